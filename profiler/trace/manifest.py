@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,30 +213,15 @@ class _CallRow(Fields, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, entry: CallEntry) -> _CallRow:
-        call = {name: getattr(entry.call, name) for name in _OF_CALL}
+        call = dict(zip(Call.__slots__, _values_of_call(entry.call), strict=True))
         return cls(**call, file=entry.file, bytes=entry.bytes, commands=entry.commands)
 
     def entry(self) -> CallEntry:
-        call = Call(
-            self.index,
-            self.submodule,
-            self.stage,
-            self.branch,
-            self.step,
-            self.device,
-            self.start_ns,
-            self.duration_ns,
-            self.ops_traced,
-            self.input_shapes,
-            self.pipeline,
-            self.iteration,
-            self.device_lag_ns,
-            self.device_duration_ns,
-        )
+        call = Call(*_values_of_call(self))
         return CallEntry(call, self.file, self.bytes, self.commands)
 
 
-_OF_CALL = tuple(n for n in _CallRow.__struct_fields__ if n not in CallEntry.__slots__)
+_values_of_call = attrgetter(*Call.__slots__)
 
 
 class _InfoDocument(_Described, frozen=True, kw_only=True):
@@ -447,9 +433,6 @@ def _shown(key: str) -> str:
 # --- Which bundles are ranks of the same run of a job.
 
 
-_LARGEST_MANIFEST = 256 << 20  # bytes of a manifest
-
-
 class _OfJob(msgspec.Struct, frozen=True):
     run_id: str = ""
     created: str = ""
@@ -468,7 +451,7 @@ def _rank_of(bundle: Path) -> _OfJob:
         return _OfJob()
     try:
         with opened(manifest) as file:
-            found = decoded(file.read(_LARGEST_MANIFEST), _OfJob)
+            found = decoded(file.read(_LIMIT), _OfJob)
     except (OSError, InputError, ValueError, RecursionError):  # reported when it is loaded
         return _OfJob()
     return found if found.job is not None and len(found.job.ranks) == 1 else _OfJob()

@@ -24,7 +24,8 @@ _Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # values beyond are no measurement
 _Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not known
-_CallIndex = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+_Number = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]  # of a call or rank
+_NumberOrNone = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 Setting = bool | _Whole | _Real | str | None
 """A value of one of a pipeline's own keyword arguments."""
 
@@ -87,10 +88,10 @@ class Submodule(Fields, frozen=True, kw_only=True):
     shared_weight_bytes: _Count | None = None
     overhead_ratio: OverheadRatio | None = None
     modules: dict[str, str] = field(default_factory=dict)
-    runtime_calls: tuple[tuple[_Count, _CallIndex], ...] = ()
+    runtime_calls: tuple[tuple[_Count, _NumberOrNone], ...] = ()
     writes_shards: bool | None = None
     comp_cycle: _Count | None = None
-    workloads: tuple[tuple[_Told, _Told, _CallIndex], ...] = ()
+    workloads: tuple[tuple[_Told, _Told, _NumberOrNone], ...] = ()
 
 
 class StepsFrom(StrEnum):
@@ -376,11 +377,6 @@ def stated(fields: Fields | None) -> Mapping[str, Any]:
 
 
 # --- Calls in which a diffusers step cache skipped blocks.
-#
-# `docs/file-format.md` describes the keys.
-
-
-_KnownCallIndex = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class CachedCall(Fields, frozen=True, kw_only=True):
@@ -388,7 +384,7 @@ class CachedCall(Fields, frozen=True, kw_only=True):
     `skipped` are the paths of those that it did. `without_uncond`: the unconditional half of the
     batch was skipped. `residual_ratio` is what FirstBlockCache compared with its threshold."""
 
-    call: _KnownCallIndex
+    call: _Number
     cache: str
     blocks: _Count = 0
     skipped: tuple[str, ...] = ()
@@ -397,8 +393,6 @@ class CachedCall(Fields, frozen=True, kw_only=True):
 
 
 # --- Clocks: which one the timestamps are of, and how others were aligned with it.
-#
-# `docs/file-format.md` describes the keys.
 
 
 class ClockName(StrEnum):
@@ -445,7 +439,6 @@ class Clocks(Fields, frozen=True, kw_only=True):
 # --- Code that was compiled during the run.
 #
 # Texts are from the user's program and its compiler: bounded here, escaped when shown.
-# `docs/file-format.md` describes the keys.
 
 
 LONGEST_NAME = 200  # characters
@@ -476,7 +469,7 @@ class Compilation(Fields, frozen=True, kw_only=True):
 
     id: _Name = ""
     function: _Name = ""
-    call: _CallIndex = -1
+    call: _NumberOrNone = -1
     start_ns: _Time
     duration_ns: _Count
     recompile_reason: _Reason = ""
@@ -487,9 +480,6 @@ class Compilation(Fields, frozen=True, kw_only=True):
 
 
 # --- Drops (executed but not in the trace) in the manifest; every value is checked.
-
-
-_CountOrUnknown = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
 
 
 class _Detail(Fields, frozen=True, kw_only=True):
@@ -518,7 +508,7 @@ class DropRow(Fields, frozen=True, kw_only=True):
 
     kind: DropKind
     where: str
-    count: _CountOrUnknown
+    count: _Told
     unit: str
     detail: _Detail
 
@@ -528,28 +518,24 @@ class DropRow(Fields, frozen=True, kw_only=True):
 
 
 # --- The profiling overhead: how it was determined, or why it is not known.
-#
-# `docs/file-format.md` describes the keys.
 
 
-class MeasuredCost(Fields, frozen=True, kw_only=True):
-    """The profiling overhead per call of a submodule, from its traced and untraced calls."""
+class CallCounts(Fields, frozen=True, kw_only=True):
+    """The calls of a submodule that could be compared."""
 
     traced_calls: _Count = 0
     untraced_calls: _Count = 0
+
+
+class MeasuredCost(CallCounts, frozen=True, kw_only=True):
+    """The profiling overhead per call of a submodule, from its traced and untraced calls."""
+
     traced_median_ns: _Real | None = None
     untraced_median_ns: _Real | None = None
     call_ns: _Real | None = None
     call_low_ns: _Real | None = None
     call_high_ns: _Real | None = None
     event_ns: _Real | None = None
-
-
-class CallCounts(Fields, frozen=True, kw_only=True):
-    """The calls of a submodule that could be compared, if there are too few of either kind."""
-
-    traced_calls: _Count = 0
-    untraced_calls: _Count = 0
 
 
 class ShareOf(StrEnum):
@@ -585,9 +571,6 @@ class CostMethod(StrEnum):
     BOTH = "both"  # some submodules measured, some estimated
 
 
-_LEAST_COSTS = ("untraced_low_ns", "operators_low_ns", "operator_event_low_ns")
-
-
 class Overhead(Fields, frozen=True, kw_only=True):
     """The profiling overhead, as far as known; `docs/file-format.md` describes each field."""
 
@@ -619,7 +602,7 @@ class Overhead(Fields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise negative lower bounds to 0: no run and no recording takes less."""
-        for name in _LEAST_COSTS:
+        for name in ("untraced_low_ns", "operators_low_ns", "operator_event_low_ns"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 msgspec.structs.force_setattr(self, name, 0)
@@ -690,9 +673,6 @@ class Parts(Fields, frozen=True, kw_only=True):
 # --- A job of several processes: ranks, their clocks, collectives.
 
 
-_Rank = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-
-
 class MatchedBy(StrEnum):
     """How the same collective was recognized on several ranks."""
 
@@ -709,9 +689,9 @@ class Rank(Fields, frozen=True, kw_only=True):
     `worst_ns` (maximum). `aligned` is False if too few collectives relate its clock to others.
     `begin_ns` and `end_ns` are known if its trace covers only a part of the time."""
 
-    rank: _Rank
+    rank: _Number
     source: str = ""
-    local_rank: _Rank | None = None
+    local_rank: _Number | None = None
     machine: str = ""
     offset_ns: _Time = 0
     drift_ppm: _Real = 0.0
@@ -733,7 +713,7 @@ class Collective(Fields, frozen=True, kw_only=True):
     size: _Count | None = None
     sent_bytes: _Count | None = None
     received_bytes: _Count | None = None
-    members: tuple[tuple[_Rank, _Time], ...] = ()
+    members: tuple[tuple[_Number, _Time], ...] = ()
 
 
 class Job(Fields, frozen=True, kw_only=True):
@@ -743,7 +723,7 @@ class Job(Fields, frozen=True, kw_only=True):
     world_size: _Count
     name: str = ""
     backend: str = ""
-    reference: _Rank = 0
+    reference: _Number = 0
     matched_by: MatchedBy | None = None
     ranks: tuple[Rank, ...] = ()
     collectives: tuple[Collective, ...] = ()
@@ -751,12 +731,9 @@ class Job(Fields, frozen=True, kw_only=True):
 
 # --- How submodules and pipeline calls were set up: read from the objects that ran, for comparison
 # with another run.
-#
-# Unknown values are absent. `docs/file-format.md` describes the keys.
 
 
 _Share = Annotated[float, Meta(ge=0, le=1)]
-_Number = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 Parameters = dict[str, Setting]
 
 
@@ -835,7 +812,7 @@ class SubmoduleSettings(Fields, frozen=True, kw_only=True):
     are ONNX Runtime's, in order, with their options.
     """
 
-    since: _Number = -1
+    since: _NumberOrNone = -1
     weights: dict[str, WeightType] = field(default_factory=dict)
     attention: Attention | None = None
     cache: StepCache | None = None
@@ -864,7 +841,7 @@ class Generation(Fields, frozen=True, kw_only=True):
     with classifier-free guidance. Its scale is not known then.
     """
 
-    pipelines: tuple[_Number, ...] = ()
+    pipelines: tuple[_NumberOrNone, ...] = ()
     scheduler: Scheduler | None = None
     steps: _Count | None = None
     scheduled_steps: _Count | None = None

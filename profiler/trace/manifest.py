@@ -35,6 +35,8 @@ from profiler.trace.manifest_fields import (
     HealthNote,
     HostActivity,
     Job,
+    Number,
+    NumberOrNone,
     Occupancy,
     Overhead,
     Parts,
@@ -43,6 +45,7 @@ from profiler.trace.manifest_fields import (
     Shortened,
     Submodule,
     SubmoduleSettings,
+    Told,
     Warmup,
 )
 from profiler.trace.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
@@ -125,9 +128,6 @@ _REASONS = {
 }
 
 _Int64 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-_Int64OrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
-_Int32 = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-_Int32OrNone = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 
 
 class _Described(Fields, frozen=True, kw_only=True):
@@ -166,7 +166,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     health: tuple[HealthNote, ...] = ()
     shortened: tuple[Shortened, ...] = ()
     occupancy: tuple[Occupancy, ...] = ()
-    workless: tuple[_Int32, ...] = ()
+    workless: tuple[Number, ...] = ()
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()
     submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)
@@ -193,23 +193,23 @@ class CallEntry:
 
 
 class _CallRow(Fields, frozen=True, kw_only=True):
-    index: _Int32
+    index: Number
     submodule: str
     stage: str
     branch: str
-    step: _Int32OrNone
+    step: NumberOrNone
     device: str
     start_ns: _Int64
-    duration_ns: _Int64OrNone
+    duration_ns: Told
     ops_traced: bool
     file: str
     bytes: _Int64
     commands: _Int64
     input_shapes: dict[str, str] = field(default_factory=dict)
-    pipeline: _Int32OrNone = NO_PIPELINE
-    iteration: _Int32OrNone = NO_ITERATION
-    device_lag_ns: _Int64OrNone = UNKNOWN
-    device_duration_ns: _Int64OrNone = UNKNOWN
+    pipeline: NumberOrNone = NO_PIPELINE
+    iteration: NumberOrNone = NO_ITERATION
+    device_lag_ns: Told = UNKNOWN
+    device_duration_ns: Told = UNKNOWN
 
     @classmethod
     def of(cls, entry: CallEntry) -> _CallRow:

@@ -18,15 +18,15 @@ from profiler.text import Note, Value
 from profiler.trace.events import Drop, DropKind, DropReason
 
 LARGEST = (1 << 53) - 1
-_Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
 _Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
-_Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # values beyond are no measurement
-_Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-_Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not known
-_Number = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]  # of a call or rank
-_NumberOrNone = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
-Setting = bool | _Whole | _Real | str | None
+Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not known
+Number = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]  # of a call or rank
+NumberOrNone = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+Setting = bool | _Whole | Real | str | None
 """A value of one of a pipeline's own keyword arguments."""
 
 
@@ -44,8 +44,8 @@ class Hardware(Fields, frozen=True, kw_only=True):
     """The machine: CPU model, cores that the process may use, memory, operating system."""
 
     cpu: str = ""
-    cores: _Count | None = None
-    memory_bytes: _Count | None = None
+    cores: Count | None = None
+    memory_bytes: Count | None = None
     system: str = ""
 
 
@@ -55,13 +55,13 @@ class Device(Fields, frozen=True, kw_only=True):
     at once. `aligned` is False if nothing relates the device's clock to the run's."""
 
     hardware: str = ""
-    cores: tuple[_Count, ...] = ()
+    cores: tuple[Count, ...] = ()
     pinned: bool | None = None
     shared_with: tuple[str, ...] = ()
     provider: str = ""
-    memory_bytes: _Count | None = None
-    compute_units: _Count | None = None
-    weight_bytes: _Count | None = None
+    memory_bytes: Count | None = None
+    compute_units: Count | None = None
+    weight_bytes: Count | None = None
     aligned: bool | None = None
 
 
@@ -70,8 +70,8 @@ class OverheadRatio(Fields, frozen=True, kw_only=True):
     interval."""
 
     factor: _Factor
-    low: _Real | None = None
-    high: _Real | None = None
+    low: Real | None = None
+    high: Real | None = None
 
 
 class Submodule(Fields, frozen=True, kw_only=True):
@@ -83,15 +83,15 @@ class Submodule(Fields, frozen=True, kw_only=True):
     device: str = ""
     activate_profiler: bool | None = None
     model: str = ""
-    profiled_sessions: _Count | None = None
-    weight_bytes: _Count | None = None
-    shared_weight_bytes: _Count | None = None
+    profiled_sessions: Count | None = None
+    weight_bytes: Count | None = None
+    shared_weight_bytes: Count | None = None
     overhead_ratio: OverheadRatio | None = None
     modules: dict[str, str] = field(default_factory=dict)
-    runtime_calls: tuple[tuple[_Count, _NumberOrNone], ...] = ()
+    runtime_calls: tuple[tuple[Count, NumberOrNone], ...] = ()
     writes_shards: bool | None = None
-    comp_cycle: _Count | None = None
-    workloads: tuple[tuple[_Told, _Told, _NumberOrNone], ...] = ()
+    comp_cycle: Count | None = None
+    workloads: tuple[tuple[Told, Told, NumberOrNone], ...] = ()
 
 
 class StepsFrom(StrEnum):
@@ -131,13 +131,13 @@ class Graphs(Fields, frozen=True, kw_only=True):
     `uncompared` counts replays without a capture that were not compared with all captures, for lack
     of time. `captured` counts launches that this trace itself captured."""
 
-    replays: _Count = 0
-    kernels: _Count = 0
-    joined: _Count = 0
-    captures: _Count = 0
-    best: _Real | None = None
-    uncompared: _Count = 0
-    captured: _Count = 0
+    replays: Count = 0
+    kernels: Count = 0
+    joined: Count = 0
+    captures: Count = 0
+    best: Real | None = None
+    uncompared: Count = 0
+    captured: Count = 0
 
 
 class Recording(Fields, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class Recording(Fields, frozen=True, kw_only=True):
     the bundle is an excerpt."""
 
     source: str = ""
-    files: _Count | None = None
+    files: Count | None = None
     recorded: str = ""
     with_stack: bool | None = None
     record_shapes: bool | None = None
@@ -159,9 +159,9 @@ class Recording(Fields, frozen=True, kw_only=True):
     graphs: Graphs | None = None
     steps_from: tuple[StepsFrom, ...] = ()
     described_as: str = ""
-    steps: _Count | None = None
+    steps: Count | None = None
     labelled: bool | None = None
-    names_kept_whole: _Count | None = None
+    names_kept_whole: Count | None = None
     nvtx_domains: tuple[str, ...] = ()
     commands_of: tuple[str, ...] = ()
 
@@ -183,18 +183,18 @@ class HostActivity(Fields, frozen=True, kw_only=True):
     name: str
     kind: ActivityKind
     thread: str
-    start_ns: _Time
-    duration_ns: _Count
+    start_ns: Time
+    duration_ns: Count
     repeated: str = ""
-    times: _Count = 0
+    times: Count = 0
 
 
 class Warmup(Fields, frozen=True, kw_only=True):
     """What ran before the run and is not part of it."""
 
-    runs: _Count | None = None
-    duration_ns: _Count | None = None
-    calls: _Count | None = None
+    runs: Count | None = None
+    duration_ns: Count | None = None
+    calls: Count | None = None
 
 
 class AttributedTo(StrEnum):
@@ -209,12 +209,12 @@ class Attribution(Fields, frozen=True, kw_only=True):
     and those without a known launch."""
 
     to: AttributedTo = AttributedTo.MODULES
-    attributed_ns: _Count = 0
-    total_ns: _Count = 0
-    share: _Real | None = None
-    commands: _Count | None = None
-    commands_outside_calls: _Count | None = None
-    launch_unknown: _Count | None = None
+    attributed_ns: Count = 0
+    total_ns: Count = 0
+    share: Real | None = None
+    commands: Count | None = None
+    commands_outside_calls: Count | None = None
+    launch_unknown: Count | None = None
 
 
 EMPTY_NS = 60_000_000_000
@@ -294,15 +294,15 @@ class HealthNote(Fields, frozen=True, kw_only=True):
     rule: HealthRule
     device: str = ""
     stream: str = ""
-    count: _Count = 0
-    total: _Count = 0
-    calls: _Count = 0
-    excess_ns: _Count = 0
-    share: _Real = 0.0
+    count: Count = 0
+    total: Count = 0
+    calls: Count = 0
+    excess_ns: Count = 0
+    share: Real = 0.0
     worst: str = ""
-    worst_ns: _Count = 0
-    usual_ns: _Count = 0
-    at_byte: _Count = 0
+    worst_ns: Count = 0
+    usual_ns: Count = 0
+    at_byte: Count = 0
     action: HealthAction = HealthAction.NOTED
 
     @property
@@ -319,9 +319,9 @@ class Shortened(Fields, frozen=True, kw_only=True):
 
     device: str
     track: str
-    start_ns: _Time
-    duration_ns: _Count
-    recorded_ns: _Count
+    start_ns: Time
+    duration_ns: Count
+    recorded_ns: Count
 
 
 class Occupancy(Fields, frozen=True, kw_only=True):
@@ -331,17 +331,17 @@ class Occupancy(Fields, frozen=True, kw_only=True):
 
     device: str
     kernel: str
-    occupancy_share: _Real | None = None
-    blocks_per_sm: _Real | None = None
-    warps_per_sm: _Real | None = None
+    occupancy_share: Real | None = None
+    blocks_per_sm: Real | None = None
+    warps_per_sm: Real | None = None
 
 
 class Uncaptured(Fields, frozen=True, kw_only=True):
     """A module or session that ran outside captured calls: how often, and its total time."""
 
     name: str
-    calls: _Count = 0
-    duration_ns: _Count = 0
+    calls: Count = 0
+    duration_ns: Count = 0
 
 
 class Coverage(Fields, frozen=True, kw_only=True):
@@ -349,10 +349,10 @@ class Coverage(Fields, frozen=True, kw_only=True):
     `pipelines` pipeline calls; `share` is that of the captured time. `uncaptured` is in order of
     time."""
 
-    pipelines: _Count = 0
-    captured_ns: _Count = 0
-    uncaptured_ns: _Count = 0
-    share: _Real | None = None
+    pipelines: Count = 0
+    captured_ns: Count = 0
+    uncaptured_ns: Count = 0
+    share: Real | None = None
     uncaptured: tuple[Uncaptured, ...] = ()
 
 
@@ -384,12 +384,12 @@ class CachedCall(Fields, frozen=True, kw_only=True):
     `skipped` are the paths of those that it did. `without_uncond`: the unconditional half of the
     batch was skipped. `residual_ratio` is what FirstBlockCache compared with its threshold."""
 
-    call: _Number
+    call: Number
     cache: str
-    blocks: _Count = 0
+    blocks: Count = 0
     skipped: tuple[str, ...] = ()
     without_uncond: bool = False
-    residual_ratio: _Real | None = None
+    residual_ratio: Real | None = None
 
 
 # --- Clocks: which one the timestamps are of, and how others were aligned with it.
@@ -419,8 +419,8 @@ class DeviceClock(Fields, frozen=True, kw_only=True):
     `uncertainty_ns`."""
 
     placed_by: PlacedBy
-    offset_ns: _Time = 0
-    uncertainty_ns: _Count | None = None
+    offset_ns: Time = 0
+    uncertainty_ns: Count | None = None
 
 
 class Clocks(Fields, frozen=True, kw_only=True):
@@ -429,9 +429,9 @@ class Clocks(Fields, frozen=True, kw_only=True):
 
     clock: ClockName | None = None
     reference: str = ""
-    monotonic_offset_ns: _Time | None = None
-    base_ns: _Time | None = None
-    within_ns: _Count | None = None
+    monotonic_offset_ns: Time | None = None
+    base_ns: Time | None = None
+    within_ns: Count | None = None
     aligned: bool | None = None
     devices: dict[str, DeviceClock] = field(default_factory=dict)
 
@@ -454,7 +454,7 @@ class GraphBreak(Fields, frozen=True, kw_only=True):
 
     reason: _Reason
     place: _Name = ""
-    times: _Count = 1
+    times: Count = 1
 
 
 class Compilation(Fields, frozen=True, kw_only=True):
@@ -469,14 +469,14 @@ class Compilation(Fields, frozen=True, kw_only=True):
 
     id: _Name = ""
     function: _Name = ""
-    call: _NumberOrNone = -1
-    start_ns: _Time
-    duration_ns: _Count
+    call: NumberOrNone = -1
+    start_ns: Time
+    duration_ns: Count
     recompile_reason: _Reason = ""
     failure: _Reason = ""
     graph_breaks: tuple[GraphBreak, ...] = ()
-    forgotten: _Count = 0
-    forgotten_ns: _Count = 0
+    forgotten: Count = 0
+    forgotten_ns: Count = 0
 
 
 # --- Drops (executed but not in the trace) in the manifest; every value is checked.
@@ -508,7 +508,7 @@ class DropRow(Fields, frozen=True, kw_only=True):
 
     kind: DropKind
     where: str
-    count: _Told
+    count: Told
     unit: str
     detail: _Detail
 
@@ -523,19 +523,19 @@ class DropRow(Fields, frozen=True, kw_only=True):
 class CallCounts(Fields, frozen=True, kw_only=True):
     """The calls of a submodule that could be compared."""
 
-    traced_calls: _Count = 0
-    untraced_calls: _Count = 0
+    traced_calls: Count = 0
+    untraced_calls: Count = 0
 
 
 class MeasuredCost(CallCounts, frozen=True, kw_only=True):
     """The profiling overhead per call of a submodule, from its traced and untraced calls."""
 
-    traced_median_ns: _Real | None = None
-    untraced_median_ns: _Real | None = None
-    call_ns: _Real | None = None
-    call_low_ns: _Real | None = None
-    call_high_ns: _Real | None = None
-    event_ns: _Real | None = None
+    traced_median_ns: Real | None = None
+    untraced_median_ns: Real | None = None
+    call_ns: Real | None = None
+    call_low_ns: Real | None = None
+    call_high_ns: Real | None = None
+    event_ns: Real | None = None
 
 
 class ShareOf(StrEnum):
@@ -560,7 +560,7 @@ class UnknownCost(Fields, frozen=True, kw_only=True):
 
     why: WhyUnknown
     backend: str = ""
-    event_ns: _Real | None = None
+    event_ns: Real | None = None
 
 
 class CostMethod(StrEnum):
@@ -574,31 +574,31 @@ class CostMethod(StrEnum):
 class Overhead(Fields, frozen=True, kw_only=True):
     """The profiling overhead, as far as known; `docs/file-format.md` describes each field."""
 
-    traced_ns: _Count | None = None
+    traced_ns: Count | None = None
     untraced_ns: _Whole | None = None
     untraced_low_ns: _Whole | None = None
     untraced_high_ns: _Whole | None = None
     method: CostMethod | None = None
-    hooks_ns: _Count | None = None
-    operator_events: _Count | None = None
+    hooks_ns: Count | None = None
+    operator_events: Count | None = None
     measured: dict[str, MeasuredCost] = field(default_factory=dict)
     too_few: dict[str, CallCounts] = field(default_factory=dict)
     estimated_by: tuple[str, ...] = ()
     unknown: tuple[UnknownCost, ...] = ()
-    estimated_events: _Count | None = None
-    operator_event_ns: _Real | None = None
-    operator_event_low_ns: _Real | None = None
-    operator_event_high_ns: _Real | None = None
+    estimated_events: Count | None = None
+    operator_event_ns: Real | None = None
+    operator_event_low_ns: Real | None = None
+    operator_event_high_ns: Real | None = None
     noisy: bool = False
     operators_ns: _Whole | None = None
     operators_low_ns: _Whole | None = None
     operators_high_ns: _Whole | None = None
     new_sessions_ns: _Whole | None = None
-    share: _Real | None = None
+    share: Real | None = None
     share_of: ShareOf | None = None
-    writing_ns: _Count | None = None
-    backpressure_ns: _Count | None = None
-    conversion_ns: _Count | None = None
+    writing_ns: Count | None = None
+    backpressure_ns: Count | None = None
+    conversion_ns: Count | None = None
 
     def __post_init__(self) -> None:
         """Raise negative lower bounds to 0: no run and no recording takes less."""
@@ -637,14 +637,14 @@ class PartOfRun(Fields, frozen=True, kw_only=True):
     files: tuple[str, ...]
     producer: str
     related_by: RelatedBy
-    offset_ns: _Time = 0
-    pairs: _Count = 0
-    residual_ns: _Count | None = None
-    worst_ns: _Count | None = None
-    within_ns: _Count | None = None
-    commands: _Count = 0
-    twice: _Count = 0
-    calls: _Count = 0
+    offset_ns: Time = 0
+    pairs: Count = 0
+    residual_ns: Count | None = None
+    worst_ns: Count | None = None
+    within_ns: Count | None = None
+    commands: Count = 0
+    twice: Count = 0
+    calls: Count = 0
 
 
 class Apart(Fields, frozen=True, kw_only=True):
@@ -689,19 +689,19 @@ class Rank(Fields, frozen=True, kw_only=True):
     `worst_ns` (maximum). `aligned` is False if too few collectives relate its clock to others.
     `begin_ns` and `end_ns` are known if its trace covers only a part of the time."""
 
-    rank: _Number
+    rank: Number
     source: str = ""
-    local_rank: _Number | None = None
+    local_rank: Number | None = None
     machine: str = ""
-    offset_ns: _Time = 0
-    drift_ppm: _Real = 0.0
-    pairs: _Count = 0
-    left_out: _Count = 0
-    residual_ns: _Count | None = None
-    worst_ns: _Count | None = None
+    offset_ns: Time = 0
+    drift_ppm: Real = 0.0
+    pairs: Count = 0
+    left_out: Count = 0
+    residual_ns: Count | None = None
+    worst_ns: Count | None = None
     aligned: bool | None = None
-    begin_ns: _Time | None = None
-    end_ns: _Time | None = None
+    begin_ns: Time | None = None
+    end_ns: Time | None = None
 
 
 class Collective(Fields, frozen=True, kw_only=True):
@@ -710,20 +710,20 @@ class Collective(Fields, frozen=True, kw_only=True):
 
     kind: str
     group: str = ""
-    size: _Count | None = None
-    sent_bytes: _Count | None = None
-    received_bytes: _Count | None = None
-    members: tuple[tuple[_Number, _Time], ...] = ()
+    size: Count | None = None
+    sent_bytes: Count | None = None
+    received_bytes: Count | None = None
+    members: tuple[tuple[Number, Time], ...] = ()
 
 
 class Job(Fields, frozen=True, kw_only=True):
     """A job of `world_size` processes, of which some or all were imported; `reference` is the rank
     on whose clock all times are, `name` what the launcher calls the job."""
 
-    world_size: _Count
+    world_size: Count
     name: str = ""
     backend: str = ""
-    reference: _Number = 0
+    reference: Number = 0
     matched_by: MatchedBy | None = None
     ranks: tuple[Rank, ...] = ()
     collectives: tuple[Collective, ...] = ()
@@ -741,7 +741,7 @@ class WeightType(Fields, frozen=True, kw_only=True):
     """Weights of one element type: their bytes as stored, and the share of the submodule's
     bytes."""
 
-    bytes: _Count
+    bytes: Count
     share: _Share
 
 
@@ -751,7 +751,7 @@ class Attention(Fields, frozen=True, kw_only=True):
     `implementations` are those of transformers models; `sdpa` are torch's enabled kernels."""
 
     backends: tuple[str, ...] = ()
-    processors: dict[str, _Count] = field(default_factory=dict)
+    processors: dict[str, Count] = field(default_factory=dict)
     implementations: tuple[str, ...] = ()
     sdpa: tuple[str, ...] = ()
 
@@ -777,7 +777,7 @@ class Offload(Fields, frozen=True, kw_only=True):
 
     kind: OffloadKind
     execution_device: str = ""
-    device_map: dict[str, _Count] = field(default_factory=dict)
+    device_map: dict[str, Count] = field(default_factory=dict)
     parameters: Parameters = field(default_factory=dict)
 
 
@@ -786,7 +786,7 @@ class Compiled(Fields, frozen=True, kw_only=True):
     compiler's options match one."""
 
     whole: bool = False
-    modules: _Count = 0
+    modules: Count = 0
     backend: str = ""
     mode: str = ""
     dynamic: bool | None = None
@@ -798,11 +798,11 @@ class Adapter(Fields, frozen=True, kw_only=True):
     An adapter `fused` into the weights computes nothing."""
 
     kind: str = ""
-    modules: _Count = 0
+    modules: Count = 0
     active: bool = False
     fused: bool = False
-    ranks: tuple[_Count, ...] = ()
-    scalings: tuple[_Real, ...] = ()
+    ranks: tuple[Count, ...] = ()
+    scalings: tuple[Real, ...] = ()
 
 
 class SubmoduleSettings(Fields, frozen=True, kw_only=True):
@@ -812,7 +812,7 @@ class SubmoduleSettings(Fields, frozen=True, kw_only=True):
     are ONNX Runtime's, in order, with their options.
     """
 
-    since: _NumberOrNone = -1
+    since: NumberOrNone = -1
     weights: dict[str, WeightType] = field(default_factory=dict)
     attention: Attention | None = None
     cache: StepCache | None = None
@@ -841,14 +841,14 @@ class Generation(Fields, frozen=True, kw_only=True):
     with classifier-free guidance. Its scale is not known then.
     """
 
-    pipelines: tuple[_NumberOrNone, ...] = ()
+    pipelines: tuple[NumberOrNone, ...] = ()
     scheduler: Scheduler | None = None
-    steps: _Count | None = None
-    scheduled_steps: _Count | None = None
-    guidance_scale: _Real | None = None
-    true_cfg_scale: _Real | None = None
-    width: _Count | None = None
-    height: _Count | None = None
-    frames: _Count | None = None
-    batch: _Count | None = None
-    denoiser_passes: _Count | None = None
+    steps: Count | None = None
+    scheduled_steps: Count | None = None
+    guidance_scale: Real | None = None
+    true_cfg_scale: Real | None = None
+    width: Count | None = None
+    height: Count | None = None
+    frames: Count | None = None
+    batch: Count | None = None
+    denoiser_passes: Count | None = None

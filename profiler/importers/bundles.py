@@ -56,8 +56,7 @@ from profiler.trace.events import (
     Track,
     device_of_rank,
 )
-from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
-from profiler.trace.manifest_fields import MatchedBy, Rank
+from profiler.trace.manifest import MANIFEST_NAME, Manifest, MatchedBy, Rank, RunInfo, read_manifest
 
 # --- A trace of ours → its commands and samples, as before they were written.
 

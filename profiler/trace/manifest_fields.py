@@ -14,9 +14,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, field
 
-from profiler.text import Note, Value
-from profiler.trace.events import Drop, DropKind, DropReason
-
 LARGEST = (1 << 53) - 1
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
 _Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
@@ -479,44 +476,6 @@ class Compilation(Fields, frozen=True, kw_only=True):
     forgotten_ns: Count = 0
 
 
-# --- Drops (executed but not in the trace) in the manifest; every value is checked.
-
-
-class _Detail(Fields, frozen=True, kw_only=True):
-    """The note of a drop; its values may be notes, too."""
-
-    code: DropReason
-    values: dict[str, int | float | str | _Detail | tuple[int | float | str | _Detail, ...]] = (
-        field(default_factory=dict)
-    )
-
-    def note(self) -> Note:
-        """The `Note` for this entry. Raises ValueError if a value is called `code`."""
-        if "code" in self.values:
-            raise ValueError("a value of a drop's detail is called code")
-        return Note(self.code, {name: _value(value) for name, value in self.values.items()})
-
-
-def _value(value: Any) -> Value:
-    if isinstance(value, tuple):
-        return tuple(map(_value, value))
-    return value.note() if isinstance(value, _Detail) else value
-
-
-class DropRow(Fields, frozen=True, kw_only=True):
-    """One of the manifest's `drops`."""
-
-    kind: DropKind
-    where: str
-    count: Told
-    unit: str
-    detail: _Detail
-
-    def drop(self) -> Drop:
-        """The `Drop` for this entry."""
-        return Drop(self.kind, self.where, self.count, self.unit, self.detail.note())
-
-
 # --- The profiling overhead: how it was determined, or why it is not known.
 
 
@@ -606,127 +565,6 @@ class Overhead(Fields, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and value < 0:
                 msgspec.structs.force_setattr(self, name, 0)
-
-
-# --- A run from the files of several recorders: their clocks, and what they recorded twice.
-
-
-class RelatedBy(StrEnum):
-    """What relates the clock of some files to the run's."""
-
-    REFERENCE = "reference"  # it is the run's clock
-    EPOCH = "epoch"  # both count from 1970
-    LOCAL_TIME = "local_time"  # the start's local time in a file's name
-    EVENTS = "events"  # events that both recorded
-
-
-class WhyApart(StrEnum):
-    """Why files beside a run are not part of it."""
-
-    ANOTHER_TIME = "another_time"  # both count from 1970, and do not overlap
-    UNRELATED = "unrelated"  # no common clock, and fewer than three common events
-
-
-class PartOfRun(Fields, frozen=True, kw_only=True):
-    """The `files` of one recorder, read by the importer `producer`. `offset_ns` was added to their
-    times. If it comes from events, there are `pairs` of them, which then differ by `residual_ns`
-    (median) and `worst_ns` (maximum); if from a file name, it is known to `within_ns`. `twice` of
-    its device `commands` are in another part, too, and were left out; `calls` counts the calls that
-    were kept."""
-
-    files: tuple[str, ...]
-    producer: str
-    related_by: RelatedBy
-    offset_ns: Time = 0
-    pairs: Count = 0
-    residual_ns: Count | None = None
-    worst_ns: Count | None = None
-    within_ns: Count | None = None
-    commands: Count = 0
-    twice: Count = 0
-    calls: Count = 0
-
-
-class Apart(Fields, frozen=True, kw_only=True):
-    """Files that are another run, or whose clock cannot be related to this run's."""
-
-    files: tuple[str, ...]
-    producer: str
-    why: WhyApart
-
-
-class LeftOut(Fields, frozen=True, kw_only=True):
-    """A file that was not read, and what it is or seems to be."""
-
-    file: str
-    what: str
-
-
-class Parts(Fields, frozen=True, kw_only=True):
-    """The parts of a run, first the one with the run's clock, and the files beside it."""
-
-    parts: tuple[PartOfRun, ...] = ()
-    apart: tuple[Apart, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-
-
-# --- A job of several processes: ranks, their clocks, collectives.
-
-
-class MatchedBy(StrEnum):
-    """How the same collective was recognized on several ranks."""
-
-    SEQUENCE = "sequence"  # process group and number
-    GROUP_ORDER = "group_order"  # process group, and order within it
-    STREAM_ORDER = "stream_order"  # order on a stream, if the ends agree
-
-
-class Rank(Fields, frozen=True, kw_only=True):
-    """One process of a job. `source` is its file; `local_rank` counts the processes on its machine,
-    and `machine` is equal for those that share a clock. `offset_ns`, and `drift_ppm` µs per second
-    since the job's start, were added to its times. They come from `pairs` collectives; `left_out`
-    more were over 1 ms off. The ends of the collectives then differ by `residual_ns` (median) and
-    `worst_ns` (maximum). `aligned` is False if too few collectives relate its clock to others.
-    `begin_ns` and `end_ns` are known if its trace covers only a part of the time."""
-
-    rank: Number
-    source: str = ""
-    local_rank: Number | None = None
-    machine: str = ""
-    offset_ns: Time = 0
-    drift_ppm: Real = 0.0
-    pairs: Count = 0
-    left_out: Count = 0
-    residual_ns: Count | None = None
-    worst_ns: Count | None = None
-    aligned: bool | None = None
-    begin_ns: Time | None = None
-    end_ns: Time | None = None
-
-
-class Collective(Fields, frozen=True, kw_only=True):
-    """One collective: its kind, process group and number of ranks in the group, the bytes that a
-    rank sent and received, and the start of its command on each recorded rank."""
-
-    kind: str
-    group: str = ""
-    size: Count | None = None
-    sent_bytes: Count | None = None
-    received_bytes: Count | None = None
-    members: tuple[tuple[Number, Time], ...] = ()
-
-
-class Job(Fields, frozen=True, kw_only=True):
-    """A job of `world_size` processes, of which some or all were imported; `reference` is the rank
-    on whose clock all times are, `name` what the launcher calls the job."""
-
-    world_size: Count
-    name: str = ""
-    backend: str = ""
-    reference: Number = 0
-    matched_by: MatchedBy | None = None
-    ranks: tuple[Rank, ...] = ()
-    collectives: tuple[Collective, ...] = ()
 
 
 # --- How submodules and pipeline calls were set up: read from the objects that ran, for comparison

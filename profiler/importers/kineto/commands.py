@@ -39,15 +39,8 @@ from profiler.kineto.operators import CollectiveArgs, Scalar, copy_name, kernel_
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s, distinct, number_within
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.trace.manifest_fields import (
-    ActivityKind,
-    HostActivity,
-    Job,
-    MatchedBy,
-    Occupancy,
-    Rank,
-    Shortened,
-)
+from profiler.trace.manifest import Job, MatchedBy, Rank
+from profiler.trace.manifest_fields import ActivityKind, HostActivity, Occupancy, Shortened
 
 # --- Commands of an imported run: device work, and the host calls that launched it.
 #

@@ -76,7 +76,7 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
     """Move work from parts that cannot distinguish calls to the calls during which it was launched,
     and return the parts. `within_ns` is the error of each part's times. Nothing is moved if
     recorded calls overlap, because the owner is then ambiguous."""
-    capabilities = sorted(
+    takers = sorted(
         (call.start_ns, call.end_ns, part, place)
         for part, own in enumerate(parts)
         for place, one in enumerate(own.writings)
@@ -84,8 +84,8 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
         and not _lacks_work(own, call)
         and long_enough(call, within_ns[part])
     )
-    start, end = (np.array([one[at] for one in capabilities], dtype=np.int64) for at in (0, 1))
-    if not capabilities or (start[1:] < end[:-1]).any():
+    start, end = (np.array([one[at] for one in takers], dtype=np.int64) for at in (0, 1))
+    if not takers or (start[1:] < end[:-1]).any():
         return list(parts)
     writings = [list(part.writings) for part in parts]
     got: dict[tuple[int, int], list[CommandColumns]] = {}
@@ -100,7 +100,7 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
             whose = np.where(times < end[np.maximum(whose, 0)], whose, -1)
             for number in np.unique(whose[whose >= 0]).tolist():
                 share = selected(one.commands, whose == number)
-                got.setdefault(capabilities[number][2:], []).append(share)
+                got.setdefault(takers[number][2:], []).append(share)
             if (whose >= 0).any():
                 writings[part][place] = replace(one, commands=selected(one.commands, whose < 0))
                 gave.add((part, place))
@@ -128,12 +128,9 @@ def _lacks_work(part: Part, call: Call) -> bool:
 
 def _with(one: Written, shares: Sequence[CommandColumns]) -> Written:
     """A call with additional commands, on the device on which most of its work ran."""
-    commands = joined([one.commands, *shares])
-    call = one.call
-    if call is None:
-        return replace(one, commands=commands)
+    commands, call = joined([one.commands, *shares]), one.call
     rows = work_rows(commands, beside_host=True)
-    if len(rows):
+    if call is not None and len(rows):
         lasted = np.bincount(commands.track[rows], np.maximum(commands.duration_ns[rows], 0))
         call = replace(call, device=commands.tracks[int(lasted.argmax())].device)
     return replace(one, call=call, commands=commands)
@@ -349,16 +346,16 @@ def _staged(calls: Sequence[Call]) -> list[Call]:
 
 def _around_denoising(calls: Sequence[Call]) -> Iterator[Call]:
     denoising = [call.start_ns for call in calls if call.stage == "denoise"]
+    first, last = min(denoising), max(denoising)
     for call in calls:
-        before, behind = call.start_ns < min(denoising), call.start_ns > max(denoising)
-        stage = "encode" if before else "decode" if behind else "denoise"
+        stage = (
+            "encode" if call.start_ns < first else "decode" if call.start_ns > last else "denoise"
+        )
         known = call.stage == RUN_STAGE and component(call.submodule) and call.step == NO_STEP
         yield replace(call, stage=stage) if known else call
 
 
 # --- A folder with files of several recorders → a run, and unrelated other runs.
-#
-# import_trace(Path("recorded"), Path("traces"))      # nsys, Kineto and ORT files of one run
 
 
 def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str, Any]) -> MixedRun:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -21,13 +20,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 from profiler.errors import InputError
-from profiler.importers.importer import (
-    ForeignRun,
-    Importer,
-    Landmarked,
-    head_of,
-    recognised_by,
-)
+from profiler.importers.importer import ForeignRun, Importer, Landmarked, head_of, recognised_by
 from profiler.importers.refusals import likeness, refusal_of
 from profiler.plugins import plain_text
 from profiler.trace.bundle import BundleWriter
@@ -240,15 +233,12 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
         except InputError:
             others[path] = "unreadable"
             continue
-        refusal = refusal_of(path, head)
-        if refusal is not None:
+        if refusal := refusal_of(path, head):
             others[path] = refusal.what
-            continue
-        importer = next(filter(partial(recognised_by, path, head), importers), None)
-        if importer is None:
+        elif importer := next((one for one in importers if recognised_by(path, head, one)), None):
+            found.setdefault(importer.name, []).append(path)
+        else:
             others[path] = likeness(path, head)
-            continue
-        found.setdefault(importer.name, []).append(path)
     beside = {
         other
         for importer in importers
@@ -539,17 +529,15 @@ class Once:
     twice: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """The work of one device of a part, with the writing and the row of each event."""
+    """The work of one device of a part, with the writing and the row of each event, and whether a
+    more detailed part has it, too."""
 
     events: Events
     writing: Int64s
     row: Int64s
-    seen: npt.NDArray[np.bool_] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.seen = np.zeros(len(self.events), dtype=np.bool_)
+    seen: npt.NDArray[np.bool_]
 
 
 def once(parts: Sequence[Part]) -> list[Once]:
@@ -601,8 +589,8 @@ def _by_device(part: Part, codes: dict[str, int]) -> dict[str, _Work]:
     works = {}
     for name, pieces in sorted(found.items()):
         own_events, writings, places = zip(*pieces, strict=True)
-        joined_events = Events.joined(own_events)
-        works[name] = _Work(joined_events, np.concatenate(writings), np.concatenate(places))
+        writing, row = np.concatenate(writings), np.concatenate(places)
+        works[name] = _Work(Events.joined(own_events), writing, row, np.zeros(len(row), np.bool_))
     return works
 
 

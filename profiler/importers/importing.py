@@ -186,7 +186,7 @@ def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
 def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
     """The importer for a folder: `whole`, which recognises it, unless it contains other importers'
     files, too."""
-    from profiler.importers.mixed_align import contents_of
+    from profiler.importers.mixed import contents_of
 
     there = contents_of(folder, importers()).files
     if whole is not None and there.keys() <= {whole.name}:

@@ -8,9 +8,8 @@ lie less than a second apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from profiler.errors import InputError
-from profiler.importers.importer import ForeignRun, Importer, Landmarked, head_of, recognised_by
-from profiler.importers.refusals import likeness, refusal_of
-from profiler.plugins import plain_text
+from profiler.importers.importer import ForeignRun, Importer, Landmarked
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import (
     CommandBuilder,
@@ -33,7 +29,7 @@ from profiler.trace.columns import (
     take_commands,
 )
 from profiler.trace.events import CPU_DEVICE, Call, Span
-from profiler.trace.manifest import LeftOut, RelatedBy, RunInfo
+from profiler.trace.manifest import RelatedBy, RunInfo
 from profiler.trace.manifest_fields import ClockName
 
 # --- What an importer writes, kept in memory: so that times can be moved and commands left out.
@@ -204,70 +200,6 @@ def joined(parts: Sequence[CommandColumns]) -> CommandColumns:
     """The commands of several files as one table, in order of start."""
     parts = [one for one in parts if len(one)]
     return parts[0] if len(parts) == 1 else join_commands(parts)
-
-
-# --- Which importer reads each file of a folder.
-
-
-_LOOKED_AT = 256  # files of a folder, at most
-_CAPTURES = "capture_traces"  # captures of replayed graphs, read with the trace beside them
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The files in a folder: those of each importer, by its name, and those that none
-    recognizes."""
-
-    files: dict[str, tuple[Path, ...]]
-    left_out: tuple[LeftOut, ...]
-
-
-def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
-    """The files in a folder, and in its direct subfolders, grouped by the first importer that
-    recognizes each."""
-    found: dict[str, list[Path]] = {}
-    others: dict[Path, str] = {}
-    for path in islice(_files(folder), _LOOKED_AT):
-        try:
-            head = head_of(path)
-        except InputError:
-            others[path] = "unreadable"
-            continue
-        if refusal := refusal_of(path, head):
-            others[path] = refusal.what
-        elif importer := next((one for one in importers if recognised_by(path, head, one)), None):
-            found.setdefault(importer.name, []).append(path)
-        else:
-            others[path] = likeness(path, head)
-    beside = {
-        other
-        for importer in importers
-        if (beside_of := getattr(importer, "beside", None)) is not None
-        for path in found.get(importer.name, ())
-        for other in beside_of(path)
-    }
-    left_out = (
-        LeftOut(file=plain_text(str(path.relative_to(folder))), what=what)
-        for path, what in others.items()
-        if path not in beside
-    )
-    return Contents({name: tuple(files) for name, files in found.items()}, tuple(left_out))
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files by name; those of the folder itself come first."""
-    entries = _entries(folder)
-    below = [one for one in entries if one.is_dir() and one.name != _CAPTURES]
-    inside = [file for one in below for file in _entries(one)]
-    return [file for file in (*entries, *inside) if file.is_file()]
-
-
-def _entries(folder: Path) -> list[Path]:
-    """The entries that are not hidden, by name; none for a folder that cannot be read."""
-    try:
-        return sorted(one for one in folder.iterdir() if not one.name.startswith("."))
-    except OSError:
-        return []
 
 
 # --- Events that two recorders both saw, and what these say of their clocks.
@@ -480,14 +412,12 @@ def _last(there: npt.NDArray[np.bool_]) -> Int64s:
     return np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
 
 
-# --- Device commands as events, and duplicates in two parts.
+# --- Device commands as events.
 
 
 WITHIN_NS = 10_000
 """The largest difference of starts of the same work in two recorders, which both got from the
 device."""
-_UNNAMED_NS = 1_000
-_NEARLY_ALL = 0.8
 _CPU = re.compile(CPU_DEVICE)
 _HOST = ("host", "sync")
 
@@ -517,165 +447,6 @@ def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events
     ]
     own = np.array([codes.setdefault(f"work {n}", len(codes)) for n in plain], dtype=np.int64)
     return Events(own[place.reshape(-1)], commands.start_ns[rows]), rows
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Once:
-    """A part without the work that a more detailed part has, too: `twice` of its `commands` on
-    devices were left out."""
-
-    part: Part
-    commands: int
-    twice: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """The work of one device of a part, with the writing and the row of each event, and whether a
-    more detailed part has it, too."""
-
-    events: Events
-    writing: Int64s
-    row: Int64s
-    seen: npt.NDArray[np.bool_]
-
-
-def once(parts: Sequence[Part]) -> list[Once]:
-    """Remove duplicates, so that each device command is in one part only. Return the parts in
-    order.
-
-    A command stays in the part that knows the rank, else has more details (modules, shapes), else
-    has more commands. If the parts name a device differently, that part's name is used.
-    """
-    codes: dict[str, int] = {}
-    works = [_by_device(part, codes) for part in parts]
-    order = sorted(range(len(parts)), key=lambda number: _detail(parts[number]), reverse=True)
-    found: dict[int, Once] = {}
-    for place, number in enumerate(order):
-        renamed: dict[str, str] = {}
-        for richer in order[:place]:
-            same = parts[number].importer == parts[richer].importer
-            alike = _copied if same else _alike
-            renamed = _mark(works[number], works[richer], alike) | renamed
-        found[number] = _without(parts[number], works[number], renamed)
-        works[number] = {renamed.get(name, name): work for name, work in works[number].items()}
-    return [found[number] for number in range(len(parts))]
-
-
-def _detail(part: Part) -> tuple[bool, int, int]:
-    """The sort key of a part's detail: knows the job, count of shapes and modules, count of
-    commands."""
-    named = count = 0
-    for one in part.writings:
-        rows = work_rows(one.commands)
-        count += len(rows)
-        named += int((one.commands.shapes[rows] > 0).sum())
-        if one.commands.module is not None:
-            named += int((one.commands.module[rows] > 0).sum())
-    return part.info.job is not None, named, count
-
-
-def _by_device(part: Part, codes: dict[str, int]) -> dict[str, _Work]:
-    found: dict[str, list[tuple[Events, Int64s, Int64s]]] = {}
-    for number, one in enumerate(part.writings):
-        events, rows = work_events(one.commands, codes)
-        devices = [track.device for track in one.commands.tracks]
-        for name in dict.fromkeys(devices):
-            tracks = [code for code, device in enumerate(devices) if device == name]
-            here = np.isin(one.commands.track[rows], tracks)
-            if here.any():
-                own = Events(events.name[here], events.time_ns[here])
-                found.setdefault(name, []).append((own, np.full(here.sum(), number), rows[here]))
-    works = {}
-    for name, pieces in sorted(found.items()):
-        own_events, writings, places = zip(*pieces, strict=True)
-        writing, row = np.concatenate(writings), np.concatenate(places)
-        works[name] = _Work(Events.joined(own_events), writing, row, np.zeros(len(row), np.bool_))
-    return works
-
-
-def _mark(
-    own: Mapping[str, _Work],
-    other: Mapping[str, _Work],
-    alike: Callable[[Events, Events], tuple[Int64s, int]],
-) -> dict[str, str]:
-    """Mark work that the other part has, too. Return the other part's names of the devices, by own
-    name."""
-    found = []
-    for name, work in own.items():
-        for theirs, their_work in other.items():
-            rows, apart = alike(work.events, their_work.events)
-            if len(rows):
-                found.append((len(rows), -apart, name == theirs, name, theirs, rows))
-    renamed: dict[str, str] = {}
-    for *_, name, theirs, rows in sorted(found, key=lambda one: one[:5], reverse=True):
-        if name not in renamed and theirs not in renamed.values():
-            renamed[name] = theirs
-            own[name].seen[rows] = True
-    return renamed
-
-
-def _copied(own: Events, other: Events) -> tuple[Int64s, int]:
-    """All rows if the other part is a copy, else none. A recorder never writes the same work into
-    two files; processes of a job do similar work at nearly the same time, but on different
-    devices."""
-    same = np.array_equal(own.time_ns, other.time_ns) and np.array_equal(own.name, other.name)
-    return np.arange(len(own) if same else 0), 0
-
-
-def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
-    """The rows that the other part has, too, and the median difference in ns. They are matched by
-    name, or, if recorders name work differently, by starts that nearly all agree to 1 µs."""
-    found = fit(own, other, WITHIN_NS, (0, WITHIN_NS))
-    if found is not None:
-        return pairs_at(own, other, 0, WITHIN_NS)[0], found.residual_ns
-    own, other = (Events(np.zeros_like(one.name), one.time_ns) for one in (own, other))
-    rows, _ = pairs_at(own, other, 0, _UNNAMED_NS)
-    if len(rows) < FEWEST or len(rows) < _NEARLY_ALL * min(len(own), len(other)):
-        rows = rows[:0]
-    return rows, _UNNAMED_NS
-
-
-def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str]) -> Once:
-    """The part without work that another part has, with devices named as there. Calls without any
-    device work left are dropped. If no call is left, so is the work outside calls: the other part
-    has the host's part, too."""
-    commands = sum(len(work.events) for work in works.values())
-    twice = sum(int(work.seen.sum()) for work in works.values())
-    if not twice:
-        return Once(part, commands, 0)
-    kept = [_rest(one, number, works) for number, one in enumerate(part.writings)]
-    gone = [one for one, rest in zip(part.writings, kept, strict=True) if rest is None]
-    left = [one for one in kept if one is not None]
-    calls = [one for one in left if one.call is not None]
-    host = left.pop()
-    counters = (*host.counters, *(counter for one in gone for counter in one.counters))
-    if not calls and twice == commands:
-        host, left = replace(host, commands=CommandBuilder().build()), []
-    spans = part.spans if calls else ()
-    rest = replace(part, writings=(*left, replace(host, counters=counters)), spans=spans)
-    # an exchange of names: a device that has a name which another gets has that one's
-    present = {track.device for one in rest.writings for track in one.commands.tracks}
-    back = {new: old for old, new in renamed.items() if new in present and new not in renamed}
-    return Once(rest.on({**renamed, **back}), commands, twice)
-
-
-def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | None:
-    """A call without duplicate work; None if it had device work and none is left."""
-    gone = np.zeros(len(one.commands), dtype=np.bool_)
-    for work in works.values():
-        gone[work.row[work.seen & (work.writing == number)]] = True
-    if not gone.any():
-        return one
-    work_left = work_rows(one.commands)
-    if one.call is not None and gone[work_left].all():
-        return None
-    flows = one.commands.flows
-    if len(flows):  # launches of removed work only
-        launching = np.unique(flows[gone[flows[:, 1]], 0])
-        still = np.unique(flows[~gone[flows[:, 1]], 0])
-        gone[np.setdiff1d(launching, still)] = True
-    return replace(one, commands=selected(one.commands, ~gone))
 
 
 # --- Which parts are of one run, by their events and clocks.

@@ -11,7 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers import import_trace, recognised
 from profiler.importers.importing import importers
-from profiler.importers.mixed_align import contents_of
+from profiler.importers.mixed import contents_of
 from profiler.tools.sources import load
 from profiler.trace import DropKind, DropReason
 from tests.corpus import CORPUS, needs_corpus

@@ -25,7 +25,9 @@ from profiler.importers.kineto.modules import (
     Frames,
     Kind,
     class_of,
+    innermost_at,
     parse_frame,
+    values_at,
 )
 from profiler.kineto.events import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
@@ -36,11 +38,9 @@ from profiler.trace.events import NO_ITERATION
 #
 # The rule knows no class names. A *call* is
 #
-# - an outermost `nn.Module` range, if a module that itself holds a scheduler step or a
-# pipeline's
+# - an outermost `nn.Module` range, if a module that itself holds a scheduler step or a pipeline's
 #   `__call__` counts as pipeline and its children as outermost;
-# - or an outermost `encode` or `decode` frame of an autoencoder: pipelines call these methods,
-# not
+# - or an outermost `encode` or `decode` frame of an autoencoder: pipelines call these methods, not
 #   the module, and one of them runs several modules (`post_quant_conv`, `Decoder`; tiles).
 #
 # Where modules are called so, torch's `backward` in none of them is a call, too. To it belongs what
@@ -48,8 +48,6 @@ from profiler.trace.events import NO_ITERATION
 #
 # An outermost module that elsewhere runs inside another call is a part of that submodule which the
 # pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
-#
-# Which call of a pipeline they are of, `sections` says.
 
 
 STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
@@ -229,8 +227,7 @@ def _class_from_files(frames: Frames, index: int) -> str:
         (start_ns >= modules.start_ns[index]) & (start_ns < modules.end_ns[index])
     )
     for row in frames.rows[inside].tolist():
-        match = _MODEL_FOLDER.search(frames.name(row).replace("\\", "/"))
-        if match:
+        if match := _MODEL_FOLDER.search(frames.name(row).replace("\\", "/")):
             return _CLASS_IN_FOLDER[match[1]]
     return ""
 
@@ -541,15 +538,13 @@ def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
     found: list[list[CallRange]] = [[]]
     denoised = decoded = False
     for call in calls:
-        if not call.guessed:
-            found[-1].append(call)
-            continue
-        encodes, decodes = is_encoder(call), is_decoder(call)
-        if (decoded and not decodes) or (denoised and encodes):
-            found.append([])
-            denoised = decoded = False
-        denoised |= not encodes and not decodes
-        decoded |= decodes
+        if call.guessed:
+            encodes, decodes = is_encoder(call), is_decoder(call)
+            if (decoded and not decodes) or (denoised and encodes):
+                found.append([])
+                denoised = decoded = False
+            denoised |= not encodes and not decodes
+            decoded |= decodes
         found[-1].append(call)
     return found
 
@@ -789,38 +784,30 @@ def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
     behind |= trace.events.named(rows, lambda name: name.startswith(_ENGINE))
     if not behind.any():
         return None
+    forwards = rows[numbered & ~behind]
     steps = trace.rows_named(lambda name: name.startswith(_OPTIMIZER), "user_annotation")
     optimizing = _found(trace, steps, origin) >= 0
     backward = _found(trace, rows[behind], origin)
-    forward = _found(trace, rows[numbered & ~behind], origin) >= 0
-    own = np.setdiff1d(trace.thread[rows[behind]], trace.thread[rows[numbered & ~behind]])
+    forward = _found(trace, forwards, origin) >= 0
+    own = np.setdiff1d(trace.thread[rows[behind]], trace.thread[forwards])
     beside = (origin >= 0) & np.isin(trace.thread[origin], own)
     phases = np.select(
         [optimizing, (backward >= 0) | beside, forward], [OPTIMIZER, BACKWARD, FORWARD], default=""
     )
-    return Training(
-        phases=tuple(phases.tolist()),
-        backward=backward,
-        forward=_forward(trace, rows[numbered & ~behind], backward),
-    )
+    return Training(tuple(phases.tolist()), backward, _forward(trace, forwards, backward))
 
 
 def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
     """The row of the outermost of some ranges around each launch, -1 for none."""
-    found = np.full(len(origin), -1, dtype=np.int64)
-    known = origin >= 0
     outer = trace.ranges(rows).outermost()
-    at = outer.innermost(trace.thread[origin[known]], trace.start_ns[origin[known]])
-    found[known] = np.append(outer.row, -1)[at]
-    return found
+    return values_at(outer.row, innermost_at(trace, outer, origin))
 
 
 def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
     """For each backward operator, the row of the last forward operator with its sequence number
     that started before it; -1 for none."""
     by_number: dict[int, list[int]] = {}
-    order = np.argsort(trace.start_ns[forwards], kind="stable")
-    forwards = forwards[order]
+    forwards = forwards[np.argsort(trace.start_ns[forwards], kind="stable")]
     for number, row in zip(_numbers(trace, forwards).tolist(), forwards.tolist(), strict=True):
         by_number.setdefault(number, []).append(row)
     known: dict[int, int] = {-1: -1}

@@ -26,7 +26,7 @@ from profiler.importers.kineto.calls import (
     has_devices_alone,
     training_of,
 )
-from profiler.importers.kineto.modules import RUNTIME, Frames, input_dims
+from profiler.importers.kineto.modules import RUNTIME, Frames, innermost_at, input_dims, values_at
 from profiler.kineto.arguments import NO_NUMBER
 from profiler.kineto.events import Bools, Event, Ranges
 from profiler.kineto.operators import GRAPH_NODES, Scalar, is_operator
@@ -98,21 +98,23 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     work, launch = launched_work(trace)
     external = _by_external_id(trace, work, annotated)
     origin = np.where(launch >= 0, launch, external)
-    call = _around(trace, around, origin)
+    call = innermost_at(trace, around, origin)
     training = training_of(trace, origin)
     lend(trace, around, training, origin, call)
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
-    call[strayed] = _around(trace, around, external[strayed])
+    call[strayed] = innermost_at(trace, around, external[strayed])
     forward = np.full(len(work), -1, dtype=np.int64) if training is None else training.forward
     ahead = (call < 0) & (forward >= 0)
-    call[ahead] = _around(trace, around, forward[ahead])
+    call[ahead] = innermost_at(trace, around, forward[ahead])
     _between(trace, work, launch, call)
     module = _module_in_call(trace, frames, around, origin, call)  # of a recomputed forward, too
     ours = np.where(module >= 0, -1, forward)
     of_forward = _module_in_call(trace, frames, around, ours, call)
-    apart = np.array([each.instance == BACKWARD for each in calls] + [False])[_at(around.row, call)]
-    of_forward = np.where(apart, _around(trace, frames.modules, ours), of_forward)
+    apart = np.array([each.instance == BACKWARD for each in calls] + [False])[
+        values_at(around.row, call)
+    ]
+    of_forward = np.where(apart, innermost_at(trace, frames.modules, ours), of_forward)
     module = np.where(module >= 0, module, of_forward)
     # runtime calls that launched nothing and wait, and the call in which each was made
     waits = trace.rows_named(lambda name: bool(_WAIT.search(name)), *RUNTIME)
@@ -126,10 +128,13 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         launch=launch,
         operator=operator,
         module=module,
-        call=_at(around.row, call),
+        call=values_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
-        waits=(waits, _at(around.row, _around(trace, around, waits))),
-        unserved=(trace.unserved, _at(around.row, _around(trace, around, trace.unserved))),
+        waits=(waits, values_at(around.row, innermost_at(trace, around, waits))),
+        unserved=(
+            trace.unserved,
+            values_at(around.row, innermost_at(trace, around, trace.unserved)),
+        ),
         training=training,
     )
 
@@ -142,7 +147,7 @@ def _unlaunched(trace: KinetoTrace, calls: list[CallRange], work: Int64s) -> Lau
     places = np.arange(len(calls), dtype=np.int64)
     together = Ranges.of(places, np.zeros(len(calls), dtype=np.int32), *times)
     inside = together.innermost(np.zeros(len(work), dtype=np.int32), trace.start_ns[work])
-    call, start = _at(together.row, inside), trace.start_ns[work]
+    call, start = values_at(together.row, inside), trace.start_ns[work]
     return Launches(row=work, launch=none, operator=none, module=none, call=call, time_ns=start)
 
 
@@ -188,11 +193,11 @@ def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> I
     kinds, index = trace.events.args.alike(operators.row)
     with_dims = [bytes(one.dims).strip() not in (b"", b"[]") for one in kinds]
     shaped = np.array(with_dims, dtype=np.bool_)[index]
-    innermost = _at(operators.row, _around(trace, operators, launch))
+    innermost = values_at(operators.row, innermost_at(trace, operators, launch))
     if shaped.all() or not shaped.any():
         return innermost
     ranges = operators.select(shaped)
-    found = _at(ranges.row, _around(trace, ranges, launch))
+    found = values_at(ranges.row, innermost_at(trace, ranges, launch))
     return np.where(found >= 0, found, innermost)
 
 
@@ -276,24 +281,19 @@ def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> 
         call[here[inside]] = before[inside]
 
 
-def _at(values: Int64s, indices: Int64s) -> Int64s:
-    """`values` at these indices, -1 for index -1."""
-    return np.append(values, -1)[indices]
-
-
 def _host_operators(
     trace: KinetoTrace, frames: Frames, operators: Ranges, around: Ranges
 ) -> Launches:
     """The outermost operators of a run on the CPU, as work of the thread that ran them."""
     operators = _without_autograd(trace, operators)
     row = np.sort(operators.row[operators.parent < 0])
-    call = _around(trace, around, row)
+    call = innermost_at(trace, around, row)
     return Launches(
         row=row,
         launch=np.full(len(row), -1, dtype=np.int64),
         operator=row,
         module=_module_in_call(trace, frames, around, row, call),
-        call=_at(around.row, call),
+        call=values_at(around.row, call),
         time_ns=trace.start_ns[row],
     )
 
@@ -323,19 +323,10 @@ def _module_in_call(
     trace: KinetoTrace, frames: Frames, around: Ranges, origin: Int64s, call: Int64s
 ) -> Int64s:
     """The innermost module range in the same call, -1 for none."""
-    module = _around(trace, frames.modules, origin)
+    module = innermost_at(trace, frames.modules, origin)
     inside = (module >= 0) & (call >= 0)
     inside[inside] = frames.modules.start_ns[module[inside]] >= around.start_ns[call[inside]]
     return np.where(inside, module, -1)
-
-
-def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
-    """Index of the innermost range around the start of each event, -1 for event -1."""
-    found = np.full(len(origin), -1, dtype=np.int64)
-    known = origin >= 0
-    rows = origin[known]
-    found[known] = ranges.innermost(trace.thread[rows], trace.start_ns[rows])
-    return found
 
 
 def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int64s:

@@ -145,22 +145,6 @@ def _kind(name: str) -> Kind:
     return known.get(frame.function) or compiled
 
 
-# --- Who launched what: from device work to the host call, operator, module and submodule call.
-#
-# A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
-# call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
-# time to the ranges around it. A thread that never has calls (autograd's) works for the one call
-# that is open elsewhere. If that finds no call, by `External id` to an operator's. Work without a
-# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
-# launched work of its stream was launched before the recording started, and belongs to none. What
-# the backward of an operator launched in no call belongs to the call and the module of that
-# operator.
-#
-# The operator of a kernel is the innermost one around its launch that tells its input dims, if none
-# does the innermost of all. It is never that of its `External id`, in which old recorders wrote the
-# correlation id.
-
-
 RUNTIME = (
     "cuda_runtime",
     "cuda_driver",
@@ -170,6 +154,20 @@ RUNTIME = (
     "privateuse1_driver",
     "mtia_runtime",
 )
+
+
+def innermost_at(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
+    """Index of the innermost range around the start of each event, -1 for event -1."""
+    found = np.full(len(origin), -1, dtype=np.int64)
+    known = origin >= 0
+    rows = origin[known]
+    found[known] = ranges.innermost(trace.thread[rows], trace.start_ns[rows])
+    return found
+
+
+def values_at(values: Int64s, indices: Int64s) -> Int64s:
+    """`values` at these indices, -1 for index -1."""
+    return np.append(values, -1)[indices]
 
 
 # --- Layers of a Kineto trace: module paths, operators and kernels under readable, stable names.

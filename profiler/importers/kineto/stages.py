@@ -320,12 +320,10 @@ def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> 
 # --- Calls of a diffusion pipeline whose trace has no modules, guessed from its operators.
 #
 # - A text encoder starts with an embedding of 20,000 rows or more, with the blocking copy of its
-#   tokens if that comes directly before it. It ends with the last operator that launched a
-# kernel
+#   tokens if that comes directly before it. It ends with the last operator that launched a kernel
 #   before the next start, or before a blocking call that comes when a dozen matrix products have
-# run;
-#   what puts encoded prompts together is the pipeline's.
-# - VAE decoders are in `guessed_decoders`, denoisers in `guessed_denoisers`.
+#   run; what puts encoded prompts together is the pipeline's.
+# - VAE decoders are found by `decoders_of`, denoisers by `denoisers_of`.
 #
 # Without a decoder it is no diffusion, and nothing is guessed. What lies in the capture of a graph
 # did not run, and what ran directly before for the same capture was its warm-up.
@@ -350,41 +348,36 @@ def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
     windows = capture_windows(trace)
     for marks in host_marks(trace, np.unique(trace.thread[convolving]).tolist()):
         decoders = decoders_of(marks)
-        if decoders:
-            here = [window for window in windows if window.thread == marks.thread]
-            edges = _edges(marks, here)
-            denoisers = denoisers_of(marks, decoders, edges)
-            stops = [one.start_ns for one in denoisers] + [begin for begin, _ in decoders]
-            calls = _encoders(marks, sorted(stops + edges))
-            if denoisers:  # the kind of denoiser
-                first = denoisers[0]
-                inside = len(begun(marks.convolutions, first.start_ns - 1, first.end_ns))
-                kind = "UNet" if inside >= _MANY_CONVOLUTIONS else "Transformer"
-                calls += [
-                    guessed_call(marks.thread, *one[:2], "denoiser", kind, one.inputs)
-                    for one in denoisers
-                ]
-            images = {one.end_ns: one.batch for one in marks.convolutions if one.results == _IMAGE}
-            ends = sorted(images)
-            for begin, end in decoders:
-                count = images[ends[bisect_right(ends, end) - 1]]
-                calls.append(guessed_call(marks.thread, begin, end, "vae", "Decoder", count))
-            calls.sort(key=lambda call: call.start_ns)
-            return list(_captured(calls, here))
+        if not decoders:
+            continue
+        here = [window for window in windows if window.thread == marks.thread]
+        edges = _edges(marks, here)
+        denoisers = denoisers_of(marks, decoders, edges)
+        stops = [one.start_ns for one in denoisers] + [begin for begin, _ in decoders]
+        calls = _encoders(marks, sorted(stops + edges))
+        if denoisers:
+            first, end, _ = denoisers[0]
+            inside = len(begun(marks.convolutions, first - 1, end))
+            kind = "UNet" if inside >= _MANY_CONVOLUTIONS else "Transformer"
+            calls += (
+                guessed_call(marks.thread, *one[:2], "denoiser", kind, one[2]) for one in denoisers
+            )
+        images = {one.end_ns: one.batch for one in marks.convolutions if one.results == _IMAGE}
+        ends = sorted(images)
+        for begin, end in decoders:
+            count = images[ends[bisect_right(ends, end) - 1]]
+            calls.append(guessed_call(marks.thread, begin, end, "vae", "Decoder", count))
+        return list(_captured(sorted(calls, key=lambda call: call.start_ns), here))
     return []
 
 
 def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
     """Starts and ends of graph captures of whole parts, in which a part starts."""
-    begins = sorted(
-        [one.start_ns for one in marks.convolutions if one.of_latents] + marks.embedded()
-    )
-    held = [
-        window
-        for window in windows
-        if bisect_left(begins, window.start_ns) < bisect_left(begins, window.end_ns)
-    ]
-    return sorted(time for window in held for time in (window.start_ns, window.end_ns))
+    latents = [one.start_ns for one in marks.convolutions if one.of_latents]
+    begins = sorted(latents + marks.embedded())
+    ranges = [(window.start_ns, window.end_ns) for window in windows]
+    held = [one for one in ranges if bisect_left(begins, one[0]) < bisect_left(begins, one[1])]
+    return sorted(time for one in held for time in one)
 
 
 def _captured(calls: Sequence[CallRange], windows: Sequence[Window]) -> Iterator[CallRange]:
@@ -620,12 +613,9 @@ def _closings(in_loop: list[CallRange]) -> list[int]:
 
 def _last_of_loop(calls: list[CallRange], loop: set[str], step_ends: list[int]) -> int:
     """The index of the last call of the loop, -1 without one."""
-    inside = [
-        index
-        for index, call in enumerate(calls)
-        if step_ends and (call.instance in loop or call.start_ns < step_ends[-1])
-    ]
-    return inside[-1] if inside else -1
+    last = step_ends[-1] if step_ends else 0
+    inside = (i for i, call in enumerate(calls) if call.instance in loop or call.start_ns < last)
+    return max(inside, default=-1) if step_ends else -1
 
 
 def _loop_begins(

@@ -25,13 +25,7 @@ from profiler.grammars.names import CollectiveKind, collective_kind
 from profiler.importers.job_run import Among, InJob, RankCollective, matched_collective
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, launched_work
-from profiler.importers.kineto.modules import (
-    PROCESSOR,
-    PYTHON,
-    RUNTIME,
-    ModulePaths,
-    ShapeTexts,
-)
+from profiler.importers.kineto.modules import PROCESSOR, PYTHON, RUNTIME, ModulePaths, ShapeTexts
 from profiler.importers.kineto.stages import plain_name
 from profiler.kineto.arguments import Args, fraction, whole
 from profiler.kineto.events import Event
@@ -235,7 +229,7 @@ class CommandWriter:
             return found
 
         times = self.launches.time_ns[members].tolist() if place_at is not None else []
-        placed = [place_at(time) for time in times] if place_at is not None else []
+        placed = list(map(place_at, times)) if place_at is not None else []
         place = _coded(placed) if placed else np.zeros(len(members), dtype=np.int64)
         _, kind = distinct(
             each(self._alike[members], trace.events.name[calls]),
@@ -260,11 +254,11 @@ class CommandWriter:
         builder.link_all(begun + call_at[of_call.reshape(-1)], begun + at[launched])
 
         for row in self._waits.get(call, ()):
-            at_ns = self.trace.start_ns.item(row)
-            stage, step = place_at(at_ns) if place_at is not None else ("", NO_STEP)
-            track = self._track(("waits", int(self.trace.thread[row])), row)
-            name = self.trace.events.name_of(row)
-            builder.add(track, name, "", *self._times(row), stage=stage, step=step)
+            start, length = self._times(row)
+            stage, step = place_at(start) if place_at is not None else ("", NO_STEP)
+            track = self._track(("waits", trace.thread.item(row)), row)
+            name = trace.events.name_of(row)
+            builder.add(track, name, "", start, length, stage=stage, step=step)
 
     def shortened(self) -> Iterator[Shortened]:
         """Yield the commands whose lengths were corrected by a check."""
@@ -459,12 +453,12 @@ _SLOW_NS = 1_000_000  # of a runtime call
 _SLOW = 16  # of a gap
 _REPEATED = 10  # calls of one name, from which on they are listed
 _BLOCK = 1024  # ranges that are passed over at once
-_RANGES = ("user_annotation",)
+_RANGES = "user_annotation"
 _KINDS = {
     PYTHON: ActivityKind.FUNCTION,
     OPERATORS: ActivityKind.OPERATOR,
     **dict.fromkeys(RUNTIME, ActivityKind.RUNTIME_CALL),
-    **dict.fromkeys(_RANGES, ActivityKind.RANGE),
+    _RANGES: ActivityKind.RANGE,
 }
 
 
@@ -517,8 +511,7 @@ def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -
     wet = start[order]
     rows = np.flatnonzero((wet - dry > _LEAST_NS) & (launch >= 0))
     longest = rows[np.argsort(dry[rows] - wet[rows], kind="stable")[:_GAPS]]
-    columns = (dry[longest].tolist(), wet[longest].tolist(), launch[longest].tolist())
-    return list(map(_Gap, *columns))
+    return list(map(_Gap, *(column[longest].tolist() for column in (dry, wet, launch))))
 
 
 class _Thread(Struct, frozen=True, eq=False):
@@ -620,31 +613,31 @@ _BYTES = {  # of an element, by c10's names of types
     **dict.fromkeys(("half", "bfloat16", "short"), 2),
     **dict.fromkeys(("char", "byte", "bool"), 1),
 }
-_NO_ARGS = CollectiveArgs()
 _LARGEST = 1 << 50  # bytes of a message
+_ASKS = re.compile(r"(nccl|hccl|xccl|c10d::)")
 
 
 def collectives_of(trace: KinetoTrace) -> list[RankCollective]:
     """The collectives of a trace, in order of their begins."""
-    rows = trace.rows_named(lambda name: queue("kernel", name)[1] == "collective", "kernel")
+    rows = _collective_kernels(trace)
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
     counted: Counter[Among] = Counter()
     asked = asked_kinds(trace, *launched_work(trace)) if len(rows) else {}
     return [_rank_collective(trace, row, asked.get(row), counted) for row in rows.tolist()]
 
 
-_ASKS = re.compile(r"(nccl|hccl|xccl|c10d::)")
+def _collective_kernels(trace: KinetoTrace) -> Int64s:
+    return trace.rows_named(lambda name: queue("kernel", name)[1] == "collective", "kernel")
 
 
 def asked_kinds(trace: KinetoTrace, row: Int64s, launch: Int64s) -> dict[int, CollectiveKind]:
     """The kinds of collectives by row, from the innermost operator of c10d, or range of its
     backend, around their launches: some versions of NCCL run every kind by one kernel,
     `ncclKernel_SendRecv…`. `row` and `launch` are those of all work, -1 without a launch."""
-    asking = trace.rows_named(lambda name: _ASKS.match(name) is not None, OPERATORS, *_RANGES)
+    asking = trace.rows_named(lambda name: _ASKS.match(name) is not None, OPERATORS, _RANGES)
     if not len(asking):
         return {}
-    collective = trace.rows_named(lambda name: queue("kernel", name)[1] == "collective", "kernel")
-    own = np.isin(row, collective) & (launch >= 0)
+    own = np.isin(row, _collective_kernels(trace)) & (launch >= 0)
     row, launch = row[own], launch[own]
     ranges = trace.ranges(asking)
     around = ranges.innermost(trace.thread[launch], trace.start_ns[launch])
@@ -656,7 +649,7 @@ def asked_kinds(trace: KinetoTrace, row: Int64s, launch: Int64s) -> dict[int, Co
 def _rank_collective(
     trace: KinetoTrace, row: int, asked: CollectiveKind | None, counted: Counter[Among]
 ) -> RankCollective:
-    event, args = trace.events[row], trace.collectives.get(row, _NO_ARGS)
+    event, args = trace.events[row], trace.collectives.get(row, CollectiveArgs())
     known = None if args.name is None else collective_kind(str(args.name))
     kind = known or asked or collective_kind(event.name)
     among, matched_by = _among(args, kind)

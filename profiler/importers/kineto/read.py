@@ -292,9 +292,9 @@ def _sampled(pid: Scalar, writer: CommandWriter, known: Collection[str]) -> str:
 # --- A torch.profiler (Kineto) trace → a bundle as capture writes it.
 #
 # What is a call and what it is for comes from the nn.Module ranges and Python frames that
-# `with_stack=True` records (`calls`, `stages`, `names`); what ran in it from correlation ids
-# (`launch`, `commands`). A call's time is its range on the host, as
-# its caller saw it: kernels that a device ran later are still the call's commands.
+# `with_stack=True` records (`calls`, `stages`); what ran in it from correlation ids (`launches`,
+# `commands`). A call's time is its range on the host, as its caller saw it: kernels that a device
+# ran later are still the call's commands.
 
 
 _TRACE_ENDINGS = re.compile(
@@ -567,7 +567,7 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
 #
 # They belong together by what `distributedInfo` says: the same number of processes and the same
 # backend, each rank once. Their times are laid onto the clock of the lowest rank by collectives
-# (`rank_clocks`); a rank that too few relate to the others keeps its own, and a drop says so.
+# (`job_run`); a rank that too few relate to the others keeps its own, and a drop says so.
 
 
 def run_of_job(
@@ -582,13 +582,12 @@ def run_of_job(
     jobs = [jobs[i] for i in order]
     times = [(int(trace.start_ns.min()), int(trace.end_ns.max())) for trace in traces]
     aligned = placed_ranks(times, aligned_ranks([collectives_of(trace) for trace in traces]))
-    on_one_clock = []
-    for trace, clock in zip(traces, aligned, strict=True):
-        moved = trace
-        if clock.offset_ns or clock.drift:  # onto the job's clock
-            moved = trace.moved(clock.moved)
-        on_one_clock.append(moved)
-    traces = without_gaps(on_one_clock)
+    traces = without_gaps(
+        [
+            trace.moved(clock.moved) if clock.offset_ns or clock.drift else trace
+            for trace, clock in zip(traces, aligned, strict=True)
+        ]
+    )
     runs = [
         run_of(trace, path, prefix=device_of_rank(one.rank, ""), importer=importer)
         for trace, path, one in zip(traces, paths, jobs, strict=True)

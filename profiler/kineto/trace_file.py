@@ -35,6 +35,7 @@ from profiler.kineto import (
     opened,
     packed_as,
 )
+from profiler.kineto.arguments import whole
 from profiler.kineto.events import (
     LATEST_NS,
     Event,
@@ -260,6 +261,37 @@ class KinetoTrace:
     def ranges(self, rows: Int64s) -> Ranges:
         """The events of these rows, sorted and nested."""
         return Ranges.of(rows, self.thread[rows], self.start_ns[rows], self.end_ns[rows])
+
+
+def device_kind(trace: KinetoTrace) -> str:
+    """The kind of the trace's devices, by the recorded runtime: `rocm`, `xpu`, `mtia`, `cuda`, or
+    `npu` for a PrivateUse1 backend."""
+    header = trace.header
+    if header.hip_runtime_version is not None or header.roctracer_version is not None:
+        return "rocm"
+    calls = np.unique(trace.events.name[trace.rows_of("cuda_runtime")[:1000]])
+    names = {trace.events.names[code][:3] for code in calls.tolist()}
+    if "hip" in names:
+        return "rocm"
+    if "mtia_runtime" in trace.rows:
+        return "mtia"
+    if "cuda_runtime" not in trace.rows and any(n.startswith("privateuse1_") for n in trace.rows):
+        return "npu"
+    return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
+
+
+def device_name(kind: str, trace: KinetoTrace, event: Event) -> str:
+    """The device that an event names: `cuda:1`, or `rbln:1` if the file calls its process so."""
+    if event.pid in trace.device_names:
+        return trace.device_names[event.pid]
+    device = event.args.device if event.args else None
+    return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
+
+
+def thread_name(trace: KinetoTrace, row: int) -> str:
+    """The name of the thread of an event, `thread <tid>` if the trace gives none."""
+    key = trace.threads[int(trace.thread[row])]
+    return trace.thread_names.get(key) or f"thread {key[1]}"
 
 
 def read_kineto(path: Path, limit: int | None = None) -> KinetoTrace:

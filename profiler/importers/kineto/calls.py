@@ -1,4 +1,4 @@
-"""Submodule calls of a Kineto trace: modules, annotations, iterations, training phases.
+"""Submodule calls of a Kineto trace: modules, annotations, iterations, pipeline calls.
 
 A call is an outermost `nn.Module` range, or an outermost `encode` or `decode` of an autoencoder. A
 module that itself contains a scheduler step or a pipeline's `__call__` is the pipeline. Without
@@ -19,15 +19,14 @@ import numpy as np
 from msgspec import Struct, field, structs
 
 from profiler.importers.kineto.modules import (
+    BACKWARD,
     PROCESSOR,
     PYTHON,
     RUNTIME,
     Frames,
     Kind,
     class_of,
-    innermost_at,
     parse_frame,
-    values_at,
 )
 from profiler.kineto.events import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
@@ -309,53 +308,6 @@ def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
         plain = name.partition("#")[0] if _is_step(name) else name.strip("# ") or name
         calls.append(CallRange(*_times(ranges, index), plain, plain, class_known=False))
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
-
-
-# --- Graphs that a trace captures: their windows, the launches in them, and whether it replays any.
-
-
-_BEGIN = re.compile(r"StreamBeginCapture")
-_CAPTURED = "StreamEndCapture"  # of CUDA and HIP alike, behind `cuda`, `cu` or `hip`
-_REPLAYED = "GraphLaunch"
-_WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
-
-
-class Window(Struct, frozen=True):
-    """A graph capture on a thread, from start to end; `launches` are the rows of the captured
-    launches."""
-
-    thread: int
-    start_ns: int
-    end_ns: int
-    launches: Int64s
-
-
-def capture_windows(trace: KinetoTrace) -> list[Window]:
-    """The captures of a trace that hold a launch, in order of their ends."""
-    rows = trace.rows_of(*RUNTIME)
-    if not trace.events.named(rows, lambda name: _CAPTURED in name).any():
-        return []
-    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
-    open_on: dict[int, tuple[int, list[int]]] = {}
-    found: list[Window] = []
-    for row in rows.tolist():
-        name, thread = trace.events.name_of(row), int(trace.thread[row])
-        if _BEGIN.search(name):
-            open_on[thread] = (int(trace.start_ns[row]), [])
-        elif _CAPTURED in name and thread in open_on:
-            begin, launches = open_on.pop(thread)
-            captured = np.array(launches, dtype=np.int64)
-            found.append(Window(thread, begin, int(trace.end_ns[row]), captured))
-        elif thread in open_on and _WORK.search(name):
-            open_on[thread][1].append(row)
-    return [window for window in found if len(window.launches)]
-
-
-def only_captures_graphs(trace: KinetoTrace) -> bool:
-    """Whether a graph was captured and none was launched: between start and end of a capture,
-    launches become nodes of the graph, and nothing runs."""
-    captured = trace.rows_named(lambda name: _CAPTURED in name, *RUNTIME)
-    return len(captured) > 0 and not len(trace.rows_named(lambda name: _REPLAYED in name, *RUNTIME))
 
 
 # --- In which pass of a loop that is not denoising each call is: a token, a training step.
@@ -746,80 +698,3 @@ class _InOrder:
     def behind(self, time_ns: int) -> Section:
         place = bisect_right(self._starts, time_ns)
         return self._sections[min(place, len(self._sections) - 1)]
-
-
-# --- Training: which phase launched what, and of which forward operator a backward one is.
-#
-# Autograd gives an operator's backward the sequence number of the forward one, and the thread of
-# the forward (`Fwd thread id`, which no forward operator has). Several forward operators may share
-# a number, nested or in turn: the backward is the last one's. What else autograd's own threads
-# launch (sums of gradients) is backward, too. Optimizers are ranges that torch names.
-
-
-FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
-_OPTIMIZER = "Optimizer."
-_ENGINE = "autograd::"
-
-
-class Training(Struct, frozen=True, eq=False):
-    """The training phase of each launch in `phases`, "" for none. `backward` is the row of the
-    outermost backward operator around it, `forward` that of the forward operator to which that
-    belongs; int64, -1 for none."""
-
-    phases: tuple[str, ...]
-    backward: Int64s
-    forward: Int64s
-
-
-def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
-    """The training phases of the launches in the rows `origin` (-1 for unknown); None if nothing
-    trains."""
-    rows = trace.rows_of("cpu_op")
-    kinds, index = trace.events.args.alike(rows)
-    if not any(one.forward_thread for one in kinds):
-        return None
-    numbered = _numbers(trace, rows) >= 0
-    threads = np.array([one.forward_thread not in (None, 0) for one in kinds], dtype=np.bool_)
-    behind = numbered & threads[index]
-    behind |= trace.events.named(rows, lambda name: name.startswith(_ENGINE))
-    if not behind.any():
-        return None
-    forwards = rows[numbered & ~behind]
-    steps = trace.rows_named(lambda name: name.startswith(_OPTIMIZER), "user_annotation")
-    optimizing = _found(trace, steps, origin) >= 0
-    backward = _found(trace, rows[behind], origin)
-    forward = _found(trace, forwards, origin) >= 0
-    own = np.setdiff1d(trace.thread[rows[behind]], trace.thread[forwards])
-    beside = (origin >= 0) & np.isin(trace.thread[origin], own)
-    phases = np.select(
-        [optimizing, (backward >= 0) | beside, forward], [OPTIMIZER, BACKWARD, FORWARD], default=""
-    )
-    return Training(tuple(phases.tolist()), backward, _forward(trace, forwards, backward))
-
-
-def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
-    """The row of the outermost of some ranges around each launch, -1 for none."""
-    outer = trace.ranges(rows).outermost()
-    return values_at(outer.row, innermost_at(trace, outer, origin))
-
-
-def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
-    """For each backward operator, the row of the last forward operator with its sequence number
-    that started before it; -1 for none."""
-    by_number: dict[int, list[int]] = {}
-    forwards = forwards[np.argsort(trace.start_ns[forwards], kind="stable")]
-    for number, row in zip(_numbers(trace, forwards).tolist(), forwards.tolist(), strict=True):
-        by_number.setdefault(number, []).append(row)
-    known: dict[int, int] = {-1: -1}
-    backwards = np.unique(backward[backward >= 0])
-    for number, row in zip(_numbers(trace, backwards).tolist(), backwards.tolist(), strict=True):
-        begin = trace.start_ns[row]
-        found = by_number.get(number, [])
-        known[row] = next((one for one in reversed(found) if trace.start_ns[one] < begin), -1)
-    return np.array([known[row] for row in backward.tolist()], dtype=np.int64)
-
-
-def _numbers(trace: KinetoTrace, rows: Int64s) -> Int64s:
-    """The sequence numbers of some events, -1 for none."""
-    numbers = trace.events.args.integers("sequence", rows)
-    return np.maximum(numbers, -1)

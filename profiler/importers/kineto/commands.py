@@ -25,12 +25,18 @@ from profiler.grammars.names import CollectiveKind, collective_kind
 from profiler.importers.job_run import Among, InJob, RankCollective, matched_collective
 from profiler.importers.kineto.cuda_graphs import Entry
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, launched_work
-from profiler.importers.kineto.modules import PROCESSOR, PYTHON, RUNTIME, ModulePaths, ShapeTexts
-from profiler.importers.kineto.stages import plain_name
+from profiler.importers.kineto.modules import (
+    PROCESSOR,
+    PYTHON,
+    RUNTIME,
+    ModulePaths,
+    ShapeTexts,
+    plain_name,
+)
 from profiler.kineto.arguments import Args, fraction, whole
 from profiler.kineto.events import Event
 from profiler.kineto.operators import CollectiveArgs, Scalar, copy_name, kernel_name, queue
-from profiler.kineto.trace_file import KinetoTrace
+from profiler.kineto.trace_file import KinetoTrace, device_name, thread_name
 from profiler.trace.columns import CommandBuilder, Int64s, distinct, number_within
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.trace.manifest import Job, MatchedBy, Rank
@@ -60,37 +66,6 @@ def _coded(values: Sequence[Hashable]) -> Int64s:
     """A number for each value, int64; equal values get equal numbers."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(one, len(numbers)) for one in values], dtype=np.int64)
-
-
-def device_kind(trace: KinetoTrace) -> str:
-    """The kind of the trace's devices, by the recorded runtime: `rocm`, `xpu`, `mtia`, `cuda`, or
-    `npu` for a PrivateUse1 backend."""
-    header = trace.header
-    if header.hip_runtime_version is not None or header.roctracer_version is not None:
-        return "rocm"
-    calls = np.unique(trace.events.name[trace.rows_of("cuda_runtime")[:1000]])
-    names = {trace.events.names[code][:3] for code in calls.tolist()}
-    if "hip" in names:
-        return "rocm"
-    if "mtia_runtime" in trace.rows:
-        return "mtia"
-    if "cuda_runtime" not in trace.rows and any(n.startswith("privateuse1_") for n in trace.rows):
-        return "npu"
-    return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
-
-
-def device_name(kind: str, trace: KinetoTrace, event: Event) -> str:
-    """The device that an event names: `cuda:1`, or `rbln:1` if the file calls its process so."""
-    if event.pid in trace.device_names:
-        return trace.device_names[event.pid]
-    device = event.args.device if event.args else None
-    return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
-
-
-def thread_name(trace: KinetoTrace, row: int) -> str:
-    """The name of the thread of an event, `thread <tid>` if the trace gives none."""
-    key = trace.threads[int(trace.thread[row])]
-    return trace.thread_names.get(key) or f"thread {key[1]}"
 
 
 class _Work(NamedTuple):

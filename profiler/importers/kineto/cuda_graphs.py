@@ -23,23 +23,22 @@ from profiler.importers.kineto.calls import (
     annotated_calls,
     backward_calls,
     call_ranges,
-    capture_windows,
     device_calls,
     find_calls,
     guessed_call,
     has_devices_alone,
     periodic_calls,
     stepped_calls,
-    training_of,
 )
 from profiler.importers.kineto.launches import (
     OPERATORS,
+    capture_windows,
     launched_work,
     lend,
     operators_around,
     real_operators,
 )
-from profiler.importers.kineto.modules import PYTHON, RUNTIME, Frames, ModulePaths
+from profiler.importers.kineto.modules import PYTHON, RUNTIME, Frames, ModulePaths, training_of
 from profiler.importers.kineto.stages import anchored_calls, paired
 from profiler.kineto.events import Event
 from profiler.kineto.trace_file import KinetoTrace, read_kineto

@@ -14,11 +14,10 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from profiler.importers.kineto.commands import device_kind, device_name
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS
 from profiler.importers.kineto.modules import RUNTIME
 from profiler.kineto.arguments import whole
-from profiler.kineto.trace_file import KinetoTrace
+from profiler.kineto.trace_file import KinetoTrace, device_kind, device_name
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import check, timeless

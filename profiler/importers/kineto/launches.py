@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from math import prod
 from operator import attrgetter
@@ -18,15 +19,17 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from msgspec import Struct, field
 
-from profiler.importers.kineto.calls import (
+from profiler.importers.kineto.calls import CallRange, call_ranges, has_devices_alone
+from profiler.importers.kineto.modules import (
     BACKWARD,
-    CallRange,
+    RUNTIME,
+    Frames,
     Training,
-    call_ranges,
-    has_devices_alone,
+    innermost_at,
+    input_dims,
     training_of,
+    values_at,
 )
-from profiler.importers.kineto.modules import RUNTIME, Frames, innermost_at, input_dims, values_at
 from profiler.kineto.arguments import NO_NUMBER
 from profiler.kineto.events import Bools, Event, Ranges
 from profiler.kineto.operators import GRAPH_NODES, Scalar, is_operator
@@ -367,6 +370,84 @@ def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
 def _id(value: Scalar) -> Scalar:
     plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS
     return None if value in _NO_ID else int(value) if plain and value is not None else value
+
+
+# --- Graphs that a trace captures: their windows, the launches in them, and whether it replays any.
+
+
+_BEGIN = re.compile(r"StreamBeginCapture")
+_CAPTURED = "StreamEndCapture"  # of CUDA and HIP alike, behind `cuda`, `cu` or `hip`
+_REPLAYED = "GraphLaunch"
+_WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
+
+
+class Window(Struct, frozen=True):
+    """A graph capture on a thread, from start to end; `launches` are the rows of the captured
+    launches."""
+
+    thread: int
+    start_ns: int
+    end_ns: int
+    launches: Int64s
+
+
+def capture_windows(trace: KinetoTrace) -> list[Window]:
+    """The captures of a trace that hold a launch, in order of their ends."""
+    rows = trace.rows_of(*RUNTIME)
+    if not trace.events.named(rows, lambda name: _CAPTURED in name).any():
+        return []
+    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+    open_on: dict[int, tuple[int, list[int]]] = {}
+    found: list[Window] = []
+    for row in rows.tolist():
+        name, thread = trace.events.name_of(row), int(trace.thread[row])
+        if _BEGIN.search(name):
+            open_on[thread] = (int(trace.start_ns[row]), [])
+        elif _CAPTURED in name and thread in open_on:
+            begin, launches = open_on.pop(thread)
+            captured = np.array(launches, dtype=np.int64)
+            found.append(Window(thread, begin, int(trace.end_ns[row]), captured))
+        elif thread in open_on and _WORK.search(name):
+            open_on[thread][1].append(row)
+    return [window for window in found if len(window.launches)]
+
+
+def only_captures_graphs(trace: KinetoTrace) -> bool:
+    """Whether a graph was captured and none was launched: between start and end of a capture,
+    launches become nodes of the graph, and nothing runs."""
+    captured = trace.rows_named(lambda name: _CAPTURED in name, *RUNTIME)
+    return len(captured) > 0 and not len(trace.rows_named(lambda name: _REPLAYED in name, *RUNTIME))
+
+
+# --- How many inputs the calls of a trace had at once, from the shapes of their operators.
+
+
+class BatchSizes:
+    """The batch sizes of a trace's calls; its operators are sorted once."""
+
+    def __init__(self, trace: KinetoTrace) -> None:
+        rows = trace.rows_of(OPERATORS)
+        self._trace = trace
+        self._rows = rows[np.lexsort((trace.start_ns[rows], trace.thread[rows]))]
+        self._thread = trace.thread[self._rows]
+        self._start_ns = trace.start_ns[self._rows]
+
+    def of(self, call: CallRange) -> int:
+        """The batch size of a call, 0 if shapes were not recorded.
+
+        The most frequent leading dimension of the 4-dimensional inputs of attention, else of
+        convolutions, else of all operators' inputs with three dimensions or more.
+        """
+        first, last = np.searchsorted(self._thread, (call.thread, call.thread + 1))
+        times = (call.start_ns, call.end_ns)
+        begin, end = first + np.searchsorted(self._start_ns[first:last], times)
+        events = [self._trace.events[row] for row in np.sort(self._rows[begin:end]).tolist()]
+        for word, ranks in (("attention", (4,)), ("conv", (4, 5)), ("", (3, 4, 5))):
+            several = (input_dims(event.args)[:1] for event in events if word in event.name)
+            counts = Counter(dims[0][0] for dims in several if dims and len(dims[0]) in ranks)
+            if counts:
+                return counts.most_common(1)[0][0]
+        return 0
 
 
 # --- What the operators of one thread show of the parts of a diffusion pipeline: convolutions,

@@ -1,4 +1,4 @@
-"""Module paths, layers and shapes of a Kineto trace, from its Python frames.
+"""Module paths, layers, shapes and training phases of a Kineto trace, from its Python frames.
 
 Paths number the instances of a class under their parent, so layers of two runs can be compared:
 `CLIPTextTransformer.CLIPEncoder.CLIPEncoderLayer_3`. In a module with children or a compiled
@@ -48,6 +48,7 @@ _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _INSTANCE = re.compile(r"(?P<name>.+)_(?P<number>\d+)")
 PROCESSOR = re.compile(r"(processing|feature_extraction|tokenization)_\w+\.py")
 """In names of frames that prepare a model's inputs, or make something of its outputs."""
+_BUILTIN = re.compile(r"<built-in (?:function|method) (\w+)(?: of (?!type object)(\w+))?.*>")
 
 
 class Kind(IntEnum):
@@ -119,6 +120,18 @@ def parse_frame(name: str) -> Frame | None:
         return None
     folder, _, file = match["file"].replace("\\", "/").rpartition("/")
     return Frame(folder, file.removesuffix(".py"), match["function"])
+
+
+def plain_name(name: str) -> str:
+    """A frame's name without line numbers and addresses, which differ from run to run."""
+    match = _BUILTIN.fullmatch(name)
+    if match:
+        return f"{match[2]}.{match[1]}" if match[2] else match[1]
+    frame = parse_frame(name)
+    if frame is None:
+        return name
+    folder = frame.folder.rpartition("site-packages/")[2]
+    return f"{folder}/{frame.stem}.py: {frame.function}".lstrip("/")
 
 
 def _kind(name: str) -> Kind:
@@ -378,3 +391,80 @@ def _inputs(dims: Sequence[Any], types: Sequence[Any], listed: str) -> str:
 def _dtype(name: str) -> str:
     name = name.removeprefix("c10::")
     return _DTYPES.get(name.lower(), name.lower())
+
+
+# --- Training: which phase launched what, and of which forward operator a backward one is.
+#
+# Autograd gives an operator's backward the sequence number of the forward one, and the thread of
+# the forward (`Fwd thread id`, which no forward operator has). Several forward operators may share
+# a number, nested or in turn: the backward is the last one's. What else autograd's own threads
+# launch (sums of gradients) is backward, too. Optimizers are ranges that torch names.
+
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+_OPTIMIZER = "Optimizer."
+_ENGINE = "autograd::"
+
+
+class Training(Struct, frozen=True, eq=False):
+    """The training phase of each launch in `phases`, "" for none. `backward` is the row of the
+    outermost backward operator around it, `forward` that of the forward operator to which that
+    belongs; int64, -1 for none."""
+
+    phases: tuple[str, ...]
+    backward: Int64s
+    forward: Int64s
+
+
+def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
+    """The training phases of the launches in the rows `origin` (-1 for unknown); None if nothing
+    trains."""
+    rows = trace.rows_of("cpu_op")
+    kinds, index = trace.events.args.alike(rows)
+    if not any(one.forward_thread for one in kinds):
+        return None
+    numbered = _numbers(trace, rows) >= 0
+    threads = np.array([one.forward_thread not in (None, 0) for one in kinds], dtype=np.bool_)
+    behind = numbered & threads[index]
+    behind |= trace.events.named(rows, lambda name: name.startswith(_ENGINE))
+    if not behind.any():
+        return None
+    forwards = rows[numbered & ~behind]
+    steps = trace.rows_named(lambda name: name.startswith(_OPTIMIZER), "user_annotation")
+    optimizing = _found(trace, steps, origin) >= 0
+    backward = _found(trace, rows[behind], origin)
+    forward = _found(trace, forwards, origin) >= 0
+    own = np.setdiff1d(trace.thread[rows[behind]], trace.thread[forwards])
+    beside = (origin >= 0) & np.isin(trace.thread[origin], own)
+    phases = np.select(
+        [optimizing, (backward >= 0) | beside, forward], [OPTIMIZER, BACKWARD, FORWARD], default=""
+    )
+    return Training(tuple(phases.tolist()), backward, _forward(trace, forwards, backward))
+
+
+def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
+    """The row of the outermost of some ranges around each launch, -1 for none."""
+    outer = trace.ranges(rows).outermost()
+    return values_at(outer.row, innermost_at(trace, outer, origin))
+
+
+def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
+    """For each backward operator, the row of the last forward operator with its sequence number
+    that started before it; -1 for none."""
+    by_number: dict[int, list[int]] = {}
+    forwards = forwards[np.argsort(trace.start_ns[forwards], kind="stable")]
+    for number, row in zip(_numbers(trace, forwards).tolist(), forwards.tolist(), strict=True):
+        by_number.setdefault(number, []).append(row)
+    known: dict[int, int] = {-1: -1}
+    backwards = np.unique(backward[backward >= 0])
+    for number, row in zip(_numbers(trace, backwards).tolist(), backwards.tolist(), strict=True):
+        begin = trace.start_ns[row]
+        found = by_number.get(number, [])
+        known[row] = next((one for one in reversed(found) if trace.start_ns[one] < begin), -1)
+    return np.array([known[row] for row in backward.tolist()], dtype=np.int64)
+
+
+def _numbers(trace: KinetoTrace, rows: Int64s) -> Int64s:
+    """The sequence numbers of some events, -1 for none."""
+    numbers = trace.events.args.integers("sequence", rows)
+    return np.maximum(numbers, -1)

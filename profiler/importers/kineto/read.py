@@ -42,15 +42,12 @@ from profiler.importers.kineto import IMPORTER, traces_in
 from profiler.importers.kineto.calls import (
     CallRange,
     SubmoduleNames,
-    capture_windows,
     find_sections,
     iterations_by_step,
-    only_captures_graphs,
 )
 from profiler.importers.kineto.commands import (
     CommandWriter,
     collectives_of,
-    device_kind,
     host_activities,
     in_job,
     job_of_one,
@@ -72,18 +69,19 @@ from profiler.importers.kineto.health import (
     without_front_ends,
     without_gaps,
 )
-from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
-from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
-from profiler.importers.kineto.stages import (
+from profiler.importers.kineto.launches import (
+    DEVICE_WORK,
+    OPERATORS,
     BatchSizes,
-    StagedCall,
-    Staging,
-    add_host_work,
-    stage_section,
+    capture_windows,
+    find_launches,
+    only_captures_graphs,
 )
+from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
+from profiler.importers.kineto.stages import StagedCall, Staging, add_host_work, stage_section
 from profiler.kineto.arguments import Args, whole
 from profiler.kineto.operators import Scalar
-from profiler.kineto.trace_file import KinetoTrace, read_kineto
+from profiler.kineto.trace_file import KinetoTrace, device_kind, read_kineto
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, Int64s
 from profiler.trace.events import (

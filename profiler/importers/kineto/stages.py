@@ -8,7 +8,6 @@ have one stage, `run`, and no steps.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +24,7 @@ from profiler.importers.kineto.calls import (
     Ran,
     Section,
     SubmoduleNames,
-    Window,
     call_ranges,
-    capture_windows,
     guessed_call,
     is_controlnet,
     is_decoder,
@@ -38,17 +35,18 @@ from profiler.importers.kineto.calls import (
     tells_of_diffusion,
 )
 from profiler.importers.kineto.launches import (
-    OPERATORS,
     Convolution,
     HostMarks,
     Part,
     Product,
+    Window,
     begun,
+    capture_windows,
     host_marks,
     launching_operators,
     within,
 )
-from profiler.importers.kineto.modules import Frames, input_dims, parse_frame
+from profiler.importers.kineto.modules import Frames, parse_frame, plain_name
 from profiler.kineto.events import Ranges
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder
@@ -62,37 +60,6 @@ from profiler.trace.events import (
     Track,
 )
 from profiler.trace.manifest_fields import StepsFrom
-
-# --- How many inputs the calls of a trace had at once, from the shapes of their operators.
-
-
-class BatchSizes:
-    """The batch sizes of a trace's calls; its operators are sorted once."""
-
-    def __init__(self, trace: KinetoTrace) -> None:
-        rows = trace.rows_of(OPERATORS)
-        self._trace = trace
-        self._rows = rows[np.lexsort((trace.start_ns[rows], trace.thread[rows]))]
-        self._thread = trace.thread[self._rows]
-        self._start_ns = trace.start_ns[self._rows]
-
-    def of(self, call: CallRange) -> int:
-        """The batch size of a call, 0 if shapes were not recorded.
-
-        The most frequent leading dimension of the 4-dimensional inputs of attention, else of
-        convolutions, else of all operators' inputs with three dimensions or more.
-        """
-        first, last = np.searchsorted(self._thread, (call.thread, call.thread + 1))
-        times = (call.start_ns, call.end_ns)
-        begin, end = first + np.searchsorted(self._start_ns[first:last], times)
-        events = [self._trace.events[row] for row in np.sort(self._rows[begin:end]).tolist()]
-        for word, ranks in (("attention", (4,)), ("conv", (4, 5)), ("", (3, 4, 5))):
-            several = (input_dims(event.args)[:1] for event in events if word in event.name)
-            counts = Counter(dims[0][0] for dims in several if dims and len(dims[0]) in ranks)
-            if counts:
-                return counts.most_common(1)[0][0]
-        return 0
-
 
 # --- Which branch of guidance a call computes: prompts of encoders, conditions of the denoiser.
 
@@ -681,7 +648,6 @@ def _structural_role(section: Section, call: CallRange, stage: str) -> str:
 # They do not overlap, and with the calls they leave only the pipeline's own bytecode unexplained.
 
 
-_BUILTIN = re.compile(r"<built-in (?:function|method) (\w+)(?: of (?!type object)(\w+))?.*>")
 _SET_TIMESTEPS = ("set_timesteps", "retrieve_timesteps")
 
 
@@ -735,15 +701,3 @@ def _layer(name: str, staging: Staging, start_ns: int) -> str:
         return "scheduler.set_timesteps"
     own = frame.stem.startswith(("pipeline_", "__init__")) or frame.function.startswith("<")
     return frame.function if own else f"{frame.stem}.{frame.function}"
-
-
-def plain_name(name: str) -> str:
-    """A frame's name without line numbers and addresses, which differ from run to run."""
-    match = _BUILTIN.fullmatch(name)
-    if match:
-        return f"{match[2]}.{match[1]}" if match[2] else match[1]
-    frame = parse_frame(name)
-    if frame is None:
-        return name
-    folder = frame.folder.rpartition("site-packages/")[2]
-    return f"{folder}/{frame.stem}.py: {frame.function}".lstrip("/")

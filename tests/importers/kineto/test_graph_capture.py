@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from profiler.importers.kineto.calls import only_captures_graphs
+from profiler.importers.kineto.launches import only_captures_graphs
 from profiler.kineto.trace_file import read_kineto
 
 

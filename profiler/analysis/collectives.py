@@ -50,7 +50,7 @@ from profiler.run.intervals import Stretches
 from profiler.run.run import Run
 from profiler.text import Said, Value, duration, filled, joined, said
 from profiler.trace.events import rank_of_device
-from profiler.trace.manifest import Collective, Job
+from profiler.trace.manifest_fields import Collective, Job
 
 # --- Rule: collectives that do not overlap with compute.
 

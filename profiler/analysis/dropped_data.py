@@ -30,8 +30,8 @@ from profiler.text import (
     sentence_of,
 )
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
-from profiler.trace.manifest import Apart, PartOfRun, Parts, RelatedBy, RunInfo, WhyApart
-from profiler.trace.manifest_fields import CallsFrom
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import Apart, CallsFrom, PartOfRun, Parts, RelatedBy, WhyApart
 
 # --- The columns of what was executed but is not in the trace.
 

@@ -52,7 +52,7 @@ from profiler.run.intervals import Stretches
 from profiler.run.run import Run
 from profiler.text import count, counted, duration, said, sentence
 from profiler.trace.events import NO_RANK
-from profiler.trace.manifest import Job, Rank
+from profiler.trace.manifest_fields import Job, Rank
 
 # --- Rule: one rank keeps the others waiting.
 

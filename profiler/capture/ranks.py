@@ -20,7 +20,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiler.trace.manifest import Job, Rank
+from profiler.trace.manifest_fields import Job, Rank
 
 _NOTE = "PROFILE_SD3_RANK"  # the process that is the environment's rank
 _MOST = 1 << 31  # ranks

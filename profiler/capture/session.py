@@ -54,8 +54,7 @@ from profiler.plugins import let_pass
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
 from profiler.trace.events import NO_STEP
-from profiler.trace.manifest import Job
-from profiler.trace.manifest_fields import Overhead, Warmup
+from profiler.trace.manifest_fields import Job, Overhead, Warmup
 
 # --- The operator sources of what a script runs outside pipelines, which no attachment opened.
 #

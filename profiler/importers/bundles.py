@@ -56,7 +56,8 @@ from profiler.trace.events import (
     Track,
     device_of_rank,
 )
-from profiler.trace.manifest import MANIFEST_NAME, Manifest, MatchedBy, Rank, RunInfo, read_manifest
+from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
+from profiler.trace.manifest_fields import MatchedBy, Rank
 
 # --- A trace of ours → its commands and samples, as before they were written.
 

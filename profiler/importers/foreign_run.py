@@ -44,7 +44,7 @@ from profiler.trace.events import (
     SpanKind,
     Track,
 )
-from profiler.trace.manifest import Job, RunInfo
+from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
@@ -54,6 +54,7 @@ from profiler.trace.manifest_fields import (
     HealthNote,
     HealthRule,
     HostActivity,
+    Job,
     Occupancy,
     Overhead,
     Recording,

@@ -35,8 +35,18 @@ from profiler.trace.events import (
     Span,
     device_of_rank,
 )
-from profiler.trace.manifest import Collective, Job, MatchedBy, Rank, RunInfo
-from profiler.trace.manifest_fields import Attribution, Coverage, Device, Overhead, Submodule
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import (
+    Attribution,
+    Collective,
+    Coverage,
+    Device,
+    Job,
+    MatchedBy,
+    Overhead,
+    Rank,
+    Submodule,
+)
 
 
 class RankRun(Protocol):

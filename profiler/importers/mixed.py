@@ -56,15 +56,21 @@ from profiler.trace.events import (
     DropReason,
     Span,
 )
-from profiler.trace.manifest import Apart, LeftOut, PartOfRun, Parts, RelatedBy, RunInfo, WhyApart
+from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
+    Apart,
     Attribution,
     CallsFrom,
     ClockName,
     Device,
     HealthNote,
+    LeftOut,
+    PartOfRun,
+    Parts,
     Recording,
+    RelatedBy,
     Submodule,
+    WhyApart,
 )
 
 _NAME = "mixed"  # as `importing` has it

@@ -29,8 +29,8 @@ from profiler.trace.columns import (
     take_commands,
 )
 from profiler.trace.events import CPU_DEVICE, Call, Span
-from profiler.trace.manifest import RelatedBy, RunInfo
-from profiler.trace.manifest_fields import ClockName
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import ClockName, RelatedBy
 
 # --- What an importer writes, kept in memory: so that times can be moved and commands left out.
 

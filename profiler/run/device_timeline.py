@@ -41,8 +41,8 @@ from profiler.run.launches import (
     value_at,
 )
 from profiler.trace.events import NO_RANK, rank_of_device
-from profiler.trace.manifest import Job, RunInfo
-from profiler.trace.manifest_fields import EMPTY_NS, HealthAction, HealthNote, HealthRule
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import EMPTY_NS, HealthAction, HealthNote, HealthRule, Job
 
 # --- The columns of tiles and of devices' axes.
 

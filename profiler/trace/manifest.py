@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +35,6 @@ from profiler.trace.manifest_fields import (
     CachedCall,
     Clocks,
     Compilation,
-    Count,
     Coverage,
     Device,
     Fields,
@@ -44,17 +42,17 @@ from profiler.trace.manifest_fields import (
     Hardware,
     HealthNote,
     HostActivity,
+    Job,
     Number,
     NumberOrNone,
     Occupancy,
     Overhead,
-    Real,
+    Parts,
     Recording,
     Setting,
     Shortened,
     Submodule,
     SubmoduleSettings,
-    Time,
     Told,
     Warmup,
 )
@@ -119,127 +117,6 @@ def _plain(value: Any, homes: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {key: _plain(inner, homes) for key, inner in value.items()}
     return [_plain(inner, homes) for inner in value] if isinstance(value, list) else value
-
-
-# --- A run from the files of several recorders: their clocks, and what they recorded twice.
-
-
-class RelatedBy(StrEnum):
-    """What relates the clock of some files to the run's."""
-
-    REFERENCE = "reference"  # it is the run's clock
-    EPOCH = "epoch"  # both count from 1970
-    LOCAL_TIME = "local_time"  # the start's local time in a file's name
-    EVENTS = "events"  # events that both recorded
-
-
-class WhyApart(StrEnum):
-    """Why files beside a run are not part of it."""
-
-    ANOTHER_TIME = "another_time"  # both count from 1970, and do not overlap
-    UNRELATED = "unrelated"  # no common clock, and fewer than three common events
-
-
-class PartOfRun(Fields, frozen=True, kw_only=True):
-    """The `files` of one recorder, read by the importer `producer`. `offset_ns` was added to their
-    times. If it comes from events, there are `pairs` of them, which then differ by `residual_ns`
-    (median) and `worst_ns` (maximum); if from a file name, it is known to `within_ns`. `twice` of
-    its device `commands` are in another part, too, and were left out; `calls` counts the calls that
-    were kept."""
-
-    files: tuple[str, ...]
-    producer: str
-    related_by: RelatedBy
-    offset_ns: Time = 0
-    pairs: Count = 0
-    residual_ns: Count | None = None
-    worst_ns: Count | None = None
-    within_ns: Count | None = None
-    commands: Count = 0
-    twice: Count = 0
-    calls: Count = 0
-
-
-class Apart(Fields, frozen=True, kw_only=True):
-    """Files that are another run, or whose clock cannot be related to this run's."""
-
-    files: tuple[str, ...]
-    producer: str
-    why: WhyApart
-
-
-class LeftOut(Fields, frozen=True, kw_only=True):
-    """A file that was not read, and what it is or seems to be."""
-
-    file: str
-    what: str
-
-
-class Parts(Fields, frozen=True, kw_only=True):
-    """The parts of a run, first the one with the run's clock, and the files beside it."""
-
-    parts: tuple[PartOfRun, ...] = ()
-    apart: tuple[Apart, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-
-
-# --- A job of several processes: ranks, their clocks, collectives.
-
-
-class MatchedBy(StrEnum):
-    """How the same collective was recognized on several ranks."""
-
-    SEQUENCE = "sequence"  # process group and number
-    GROUP_ORDER = "group_order"  # process group, and order within it
-    STREAM_ORDER = "stream_order"  # order on a stream, if the ends agree
-
-
-class Rank(Fields, frozen=True, kw_only=True):
-    """One process of a job. `source` is its file; `local_rank` counts the processes on its machine,
-    and `machine` is equal for those that share a clock. `offset_ns`, and `drift_ppm` µs per second
-    since the job's start, were added to its times. They come from `pairs` collectives; `left_out`
-    more were over 1 ms off. The ends of the collectives then differ by `residual_ns` (median) and
-    `worst_ns` (maximum). `aligned` is False if too few collectives relate its clock to others.
-    `begin_ns` and `end_ns` are known if its trace covers only a part of the time."""
-
-    rank: Number
-    source: str = ""
-    local_rank: Number | None = None
-    machine: str = ""
-    offset_ns: Time = 0
-    drift_ppm: Real = 0.0
-    pairs: Count = 0
-    left_out: Count = 0
-    residual_ns: Count | None = None
-    worst_ns: Count | None = None
-    aligned: bool | None = None
-    begin_ns: Time | None = None
-    end_ns: Time | None = None
-
-
-class Collective(Fields, frozen=True, kw_only=True):
-    """One collective: its kind, process group and number of ranks in the group, the bytes that a
-    rank sent and received, and the start of its command on each recorded rank."""
-
-    kind: str
-    group: str = ""
-    size: Count | None = None
-    sent_bytes: Count | None = None
-    received_bytes: Count | None = None
-    members: tuple[tuple[Number, Time], ...] = ()
-
-
-class Job(Fields, frozen=True, kw_only=True):
-    """A job of `world_size` processes, of which some or all were imported; `reference` is the rank
-    on whose clock all times are, `name` what the launcher calls the job."""
-
-    world_size: Count
-    name: str = ""
-    backend: str = ""
-    reference: Number = 0
-    matched_by: MatchedBy | None = None
-    ranks: tuple[Rank, ...] = ()
-    collectives: tuple[Collective, ...] = ()
 
 
 # --- `manifest.json`: what a bundle contains and how it was recorded.

@@ -39,8 +39,15 @@ from profiler.kineto.operators import CollectiveArgs, Scalar, copy_name, kernel_
 from profiler.kineto.trace_file import KinetoTrace, device_name, thread_name
 from profiler.trace.columns import CommandBuilder, Int64s, distinct, number_within
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.trace.manifest import Job, MatchedBy, Rank
-from profiler.trace.manifest_fields import ActivityKind, HostActivity, Occupancy, Shortened
+from profiler.trace.manifest_fields import (
+    ActivityKind,
+    HostActivity,
+    Job,
+    MatchedBy,
+    Occupancy,
+    Rank,
+    Shortened,
+)
 
 # --- Commands of an imported run: device work, and the host calls that launched it.
 #

@@ -95,13 +95,14 @@ from profiler.trace.events import (
     Span,
     device_of_rank,
 )
-from profiler.trace.manifest import Job, RunInfo
+from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     CallsFrom,
     ClockName,
     Clocks,
     Device,
     Graphs,
+    Job,
     Recording,
     Submodule,
     quantity,

@@ -19,7 +19,7 @@ from profiler.report import timeline_of
 from profiler.text import duration, percent
 from profiler.tools.sources import load
 from profiler.trace import DropKind
-from profiler.trace.manifest import MatchedBy
+from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.kineto.jobs import ALL_REDUCE, BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job
 from tests.importers.kineto.traces import Trace

@@ -13,7 +13,7 @@ from profiler.importers import import_trace
 from profiler.importers.importing import import_all
 from profiler.tools.sources import load
 from profiler.trace import ClockName, DropKind, DropReason
-from profiler.trace.manifest import Apart, LeftOut, RelatedBy, WhyApart
+from profiler.trace.manifest_fields import Apart, LeftOut, RelatedBy, WhyApart
 from tests.importers.kineto.jobs import Job
 from tests.importers.mixed.runs import CALLS, EPOCH_NS, NODES, Run
 from tests.importers.nsys.generated import Kernel, export

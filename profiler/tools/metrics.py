@@ -131,8 +131,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {
 # Git is not started: its files are read, so that no configuration of a repository is executed.
 
 
-VARIABLE = "PROFILE_SD3_COMMIT"
-_OF_CI = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT")
+_VARIABLES = (
+    *("PROFILE_SD3_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA"),
+    *("BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT"),
+)
 _NAME = re.compile(r"[\w.+/-]{1,80}")
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _REF = re.compile(r"ref: (refs/[\w./+-]{1,250})")
@@ -142,7 +144,7 @@ _MOST_BYTES = 4 << 20  # of packed-refs
 def commit_of(folder: Path) -> str | None:
     """Return the commit that environment variables name, else that of the git repository around
     `folder`; None if there is neither."""
-    for name in (VARIABLE, *_OF_CI):
+    for name in _VARIABLES:
         commit = os.environ.get(name, "").strip()
         if _NAME.fullmatch(commit):
             return commit
@@ -381,11 +383,8 @@ def _of_steps(steps: pl.DataFrame) -> Iterator[Measure]:
 
 
 def _first_and_steady(rows: pl.DataFrame, first: pl.Series) -> tuple[list[int], list[int]]:
-    firsts: list[int] = []
-    steady: list[int] = []
-    for elapsed_ns, is_first in zip(rows["elapsed_ns"], first, strict=True):
-        if elapsed_ns is not None:
-            (firsts if is_first else steady).append(elapsed_ns)
+    parts = (rows["elapsed_ns"].filter(mask).drop_nulls() for mask in (first, ~first))
+    firsts, steady = (part.to_list() for part in parts)
     return firsts, steady
 
 

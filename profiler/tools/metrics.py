@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ from profiler.analysis.health import worst_damage
 from profiler.analysis.provenance import setting_pairs
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.self_check import check_times
-from profiler.errors import InputError, OutputError, ProfilerError
+from profiler.errors import InputError, OutputError
 from profiler.files import converted, decoded, opened, read_file, write_atomically
 from profiler.run.columns import BYTES, FLOAT64, INT32, INT64, NS, RATIO, STRING, Column, col
 from profiler.run.run import Run
@@ -124,86 +123,6 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "software": ("software",),
 }
 """The columns of `runs` that must agree for two runs to be comparable."""
-
-
-# --- The commit of a program, from its environment.
-#
-# Git is not started: its files are read, so that no configuration of a repository is executed.
-
-
-_VARIABLES = (
-    *("PROFILE_SD3_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA"),
-    *("BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT"),
-)
-_NAME = re.compile(r"[\w.+/-]{1,80}")
-_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_REF = re.compile(r"ref: (refs/[\w./+-]{1,250})")
-_MOST_BYTES = 4 << 20  # of packed-refs
-
-
-def commit_of(folder: Path) -> str | None:
-    """Return the commit that environment variables name, else that of the git repository around
-    `folder`; None if there is neither."""
-    for name in _VARIABLES:
-        commit = os.environ.get(name, "").strip()
-        if _NAME.fullmatch(commit):
-            return commit
-    return _of_repository(folder)
-
-
-def checked_commit(text: str) -> str:
-    """`text`, if it can name a commit. Raises InputError if it cannot."""
-    if not _NAME.fullmatch(text):
-        raise InputError(
-            f"--commit {text!r:.80} names no commit: give a hash, a tag or a number, 80 characters "
-            "at most"
-        )
-    return text
-
-
-def _of_repository(folder: Path) -> str | None:
-    place = folder.absolute()
-    for parent in (place, *place.parents):
-        git = parent / ".git"
-        if git.is_dir():
-            return _head(git, git)
-        if git.is_file():  # a worktree
-            named = _line(git).removeprefix("gitdir: ")
-            own = (parent / named).resolve()
-            common = _line(own / "commondir")
-            return _head(own, (own / common).resolve() if common else own)
-    return None
-
-
-def _head(own: Path, common: Path) -> str | None:
-    head = _line(own / "HEAD")
-    if _HASH.fullmatch(head):
-        return head
-    ref = _REF.fullmatch(head)
-    if ref is None or ".." in ref[1]:
-        return None
-    loose = _line(own / ref[1]) or _line(common / ref[1])
-    return loose if _HASH.fullmatch(loose) else _packed(common / "packed-refs", ref[1])
-
-
-def _packed(path: Path, ref: str) -> str | None:
-    for line in _text(path).splitlines():
-        value, _, name = line.partition(" ")
-        if name == ref and _HASH.fullmatch(value):
-            return value
-    return None
-
-
-def _line(path: Path) -> str:
-    return _text(path).partition("\n")[0].strip()
-
-
-def _text(path: Path) -> str:
-    try:
-        with opened(path) as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 # --- The key that identifies a run by its content, independent of its place.
@@ -829,18 +748,6 @@ def summarize_analysis(analysis: Analysis, source: Source) -> bool:
         summary = summary_of(analysis, source, content=content, commit=commit)
         return summary == before or write_summary(source.path, summary)
     except InputError:  # a file was removed meanwhile: report without it
-        return False
-
-
-def summarize_recorded(bundle: Path, folder: Path) -> bool:
-    """Write the summary of a bundle that a program in `folder` has just recorded, with the commit
-    there unless the summary has one; return whether that was possible."""
-    source = Source(bundle, Kind.BUNDLE)
-    try:
-        found = read_summary(bundle) or summarized(source)
-        values = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
-        return write_summary(bundle, msgspec.structs.replace(found, run=values))
-    except ProfilerError:  # `analyze` reports what is wrong with the bundle
         return False
 
 

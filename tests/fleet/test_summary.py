@@ -9,6 +9,7 @@ import stat
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.cli.commands.record import summarize_recorded
 from profiler.tools.metrics import (
     SUMMARY_NAME,
     bundle_digest,
@@ -17,7 +18,6 @@ from profiler.tools.metrics import (
     median_interval,
     read_summary,
     summarize_analysis,
-    summarize_recorded,
     summarized,
     summary_of,
     write_summary,

@@ -68,11 +68,11 @@ def add(options: AddOptions) -> None:
     A run that the data set has is left out, whatever its folder is called. What cannot be read is
     said at the end, and stops nothing.
     """
+    from profiler.cli.commands.record import checked_commit
     from profiler.fleet.add import State, Wishes
     from profiler.fleet.add import add as add_runs
     from profiler.fleet.storage import open_storage, snapshot
     from profiler.fleet.workers import Workers
-    from profiler.tools.metrics import checked_commit
 
     storage = open_storage(options.dataset)
     importing = key_values(options.importing, "--import", "pipeline=sd3")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -16,12 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import typer
 
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import handling, printable, progress, tell
-from profiler.errors import InputError
+from profiler.errors import InputError, ProfilerError
+from profiler.files import opened
 
 if TYPE_CHECKING:
     import subprocess
@@ -184,8 +187,6 @@ def _summarize(bundles: list[Path]) -> None:
     takes no time of its processes."""
     if not bundles:
         return
-    from profiler.tools.metrics import summarize_recorded
-
     with progress("summarizing the run"):
         for bundle in bundles:
             summarize_recorded(bundle, Path.cwd())
@@ -226,6 +227,101 @@ SUBCOMMAND = Subcommand(
         "Files": "out name compress",
     },
 )
+
+
+# --- The commit of a program, from its environment.
+#
+# Git is not started: its files are read, so that no configuration of a repository is executed.
+
+
+_VARIABLES = (
+    *("PROFILE_SD3_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA"),
+    *("BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT"),
+)
+_NAME = re.compile(r"[\w.+/-]{1,80}")
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_REF = re.compile(r"ref: (refs/[\w./+-]{1,250})")
+_MOST_BYTES = 4 << 20  # of packed-refs
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the commit that environment variables name, else that of the git repository around
+    `folder`; None if there is neither."""
+    for name in _VARIABLES:
+        commit = os.environ.get(name, "").strip()
+        if _NAME.fullmatch(commit):
+            return commit
+    return _of_repository(folder)
+
+
+def checked_commit(text: str) -> str:
+    """`text`, if it can name a commit. Raises InputError if it cannot."""
+    if not _NAME.fullmatch(text):
+        raise InputError(
+            f"--commit {text!r:.80} names no commit: give a hash, a tag or a number, 80 characters "
+            "at most"
+        )
+    return text
+
+
+def _of_repository(folder: Path) -> str | None:
+    place = folder.absolute()
+    for parent in (place, *place.parents):
+        git = parent / ".git"
+        if git.is_dir():
+            return _head(git, git)
+        if git.is_file():  # a worktree
+            named = _line(git).removeprefix("gitdir: ")
+            own = (parent / named).resolve()
+            common = _line(own / "commondir")
+            return _head(own, (own / common).resolve() if common else own)
+    return None
+
+
+def _head(own: Path, common: Path) -> str | None:
+    head = _line(own / "HEAD")
+    if _HASH.fullmatch(head):
+        return head
+    ref = _REF.fullmatch(head)
+    if ref is None or ".." in ref[1]:
+        return None
+    loose = _line(own / ref[1]) or _line(common / ref[1])
+    return loose if _HASH.fullmatch(loose) else _packed(common / "packed-refs", ref[1])
+
+
+def _packed(path: Path, ref: str) -> str | None:
+    for line in _text(path).splitlines():
+        value, _, name = line.partition(" ")
+        if name == ref and _HASH.fullmatch(value):
+            return value
+    return None
+
+
+def _line(path: Path) -> str:
+    return _text(path).partition("\n")[0].strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        with opened(path) as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def summarize_recorded(bundle: Path, folder: Path) -> bool:
+    """Write the summary of a bundle that a program in `folder` has just recorded, with the commit
+    there unless the summary has one; return whether that was possible."""
+    from profiler.tools.metrics import read_summary, summarized, write_summary
+    from profiler.tools.sources import Kind, Source
+
+    source = Source(bundle, Kind.BUNDLE)
+    try:
+        found = read_summary(bundle) or summarized(source)
+        values = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
+        return write_summary(bundle, msgspec.structs.replace(found, run=values))
+    except ProfilerError:  # `analyze` reports what is wrong with the bundle
+        return False
 
 
 # --- `profile-sd3 analyze --watch`: shows a run in progress.

@@ -96,7 +96,7 @@ def run(options: RunOptions) -> None:
             result.images[0].save(file, format="PNG")
     # Imported after the run, so that it is not part of what is measured.
     from profiler.cli.commands.analyze import AnalyzeOptions, analyze
-    from profiler.tools.metrics import summarize_recorded
+    from profiler.cli.commands.record import summarize_recorded
 
     analyze(AnalyzeOptions(path=bundle))
     summarize_recorded(bundle, Path.cwd())

@@ -238,7 +238,7 @@ def measure_questions(runs: int, rows: int, rounds: int, folder: Path) -> None:
 
 def measure_compaction(runs: int, rows: int, folder: Path) -> None:
     """Add simulated runs in batches of 500, which are then merged."""
-    from profiler.fleet.dataset import compact
+    from profiler.fleet.add import compact
     from profiler.fleet.storage import LocalStorage
 
     storage = LocalStorage(folder / "data")

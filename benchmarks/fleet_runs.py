@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from profiler.fleet.dataset import metrics_frame, parquet_bytes, runs_frame
+from profiler.fleet.add import metrics_frame, parquet_bytes, runs_frame
 from profiler.fleet.storage import LocalStorage, batch_name, file_name, make_dataset, partition
 from tests.fleet.simulated import DAY, EPOCH, addition
 

@@ -5,7 +5,8 @@ from profiler.plugins import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "dataset": "Dataset commit_batch compact",
+        "add": "commit_batch compact",
+        "dataset": "Dataset",
         "storage": "LocalStorage make_dataset",
     },
 )

@@ -1,4 +1,4 @@
-"""A data set of runs: read, query with SQL, remove and compact.
+"""A data set of runs: read, query with SQL, and remove.
 
     data = Dataset("fleet/")
     data.runs(where=("hardware~MI300X", "steps=28"))
@@ -13,13 +13,10 @@ compaction has removed one of them.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -28,12 +25,10 @@ import msgspec
 import polars as pl
 from msgspec import Struct
 
-from profiler.errors import InputError, OutputError
+from profiler.errors import InputError
 from profiler.fleet.storage import (
     REMOVED,
-    TABLES,
     Condition,
-    Generation,
     Removal,
     Snapshot,
     Storage,
@@ -41,11 +36,6 @@ from profiler.fleet.storage import (
     check_dataset,
     condition,
     conditions,
-    file_name,
-    generation_name,
-    grouped,
-    last_part,
-    merged_number,
     open_storage,
     partition,
     snapshot,
@@ -58,9 +48,6 @@ from profiler.tools.metrics import (
     IDENTITY,
     METRICS,
     RUNS,
-    SCHEMA_VERSION,
-    VALUE_COLUMNS,
-    Summary,
     full_name,
     metric_name,
 )
@@ -499,252 +486,6 @@ def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
             raise InputError(reason)
         found[run] = load(place)
     return found
-
-
-# --- Write summaries of runs as the rows and files of a batch.
-
-
-ORDER = ("metric", "stage", "submodule", "role", "shape", "device", "step", "run")
-"""The sort order of the rows in a file of metrics, by which readers skip rows."""
-_ROW_GROUP = 64_000  # rows
-
-
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """A run to add: its summary, place ("" if not kept), and the user's commit and labels."""
-
-    summary: Summary
-    place: str
-    commit: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def folder(self) -> str:
-        """The partition of its rows."""
-        run = self.summary.run
-        return partition(run["pipeline"], run["hardware"], run["time_ns"])
-
-
-def commit_batch(storage: Storage, additions: Sequence[Addition]) -> None:
-    """Write a batch of runs: of each partition the metrics, then the runs, which makes them count.
-    Raises OutputError."""
-    by_folder: dict[str, list[Addition]] = {}
-    for one in additions:
-        by_folder.setdefault(one.folder, []).append(one)
-    for folder, of in by_folder.items():
-        batch = batch_name()
-        runs = runs_frame(of, batch, time.time_ns())
-        frames = {"metrics": metrics_frame(of, batch), "runs": runs}
-        for table, frame in frames.items():  # in this order
-            name = file_name(table, folder, batch)
-            if not storage.create(name, parquet_bytes(frame)):
-                raise OutputError(f"{storage.place}/{name} is there already: add the runs again")
-
-
-def runs_frame(additions: Sequence[Addition], batch: str, added_ns: int) -> pl.DataFrame:
-    """The rows of `runs`."""
-    rows = [
-        {
-            **one.summary.run,
-            "batch": batch,
-            "schema_version": SCHEMA_VERSION,
-            "added_ns": added_ns,
-            "commit": one.commit or one.summary.run["commit"],
-            "labels": json.dumps(dict(one.labels), sort_keys=True),
-            "place": one.place,
-        }
-        for one in additions
-    ]
-    return pl.DataFrame(rows, schema=_SCHEMAS["runs"], orient="row").sort("time_ns", "run")
-
-
-def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
-    """Return the rows of `metrics`, sorted by `ORDER`."""
-    values: dict[str, list[object]] = {name: [] for name in VALUE_COLUMNS}
-    runs: list[str] = []
-    for one in additions:
-        runs += [one.summary.run["run"]] * len(one.summary.metrics)
-        for name, column in values.items():
-            column.extend(getattr(measure, name) for measure in one.summary.metrics)
-    columns = {"run": runs, "batch": [batch] * len(runs), **values}
-    return pl.DataFrame(columns, schema=_SCHEMAS["metrics"]).sort(ORDER)
-
-
-def parquet_bytes(frame: pl.DataFrame) -> bytes:
-    """Encode the frame as a Parquet file, with statistics by which readers skip rows."""
-    file = io.BytesIO()
-    frame.write_parquet(file, compression="zstd", statistics=True, row_group_size=_ROW_GROUP)
-    return file.getvalue()
-
-
-# --- Compaction: merge the many small files of a data set into few large ones, so that readers
-# never miss a run or count it twice.
-
-
-TARGET_BYTES = 256 << 20
-GRACE_S = 3600
-"""How long replaced files are kept for readers that have just listed them, in seconds."""
-_KEPT = 3  # generations, for readers that have just listed them
-_ABANDONED_S = 86_400  # age from which metrics without runs are abandoned
-
-
-class Compacted(Struct, frozen=True):
-    """The result of a compaction: the number of files before and after, and of those it deleted
-    because earlier ones had replaced them."""
-
-    before: int
-    after: int
-    deleted: int
-    generation: int
-
-
-class _Merge(Struct, frozen=True):
-    """The files of one partition that are merged into one file per table."""
-
-    folder: str
-    runs: tuple[str, ...]
-    metrics: tuple[str, ...]
-
-
-def compact(
-    storage: Storage,
-    *,
-    target_bytes: int = TARGET_BYTES,
-    grace_s: int = GRACE_S,
-    clock: Callable[[], float] = time.time,
-) -> Compacted:
-    """Merge the files of each partition into files of about `target_bytes`, leave out what was
-    removed, and delete what earlier compactions replaced more than `grace_s` ago.
-
-    Raises InputError if another compaction was faster, which has then done the work, OutputError if
-    nothing can be written.
-    """
-    check_dataset(storage)
-    files = snapshot(storage)
-    now, before = int(clock()), files.generation
-    deleted = _delete_old(storage, files, now, grace_s)
-    merges = list(_merges(storage, files, target_bytes))
-    applied = {
-        name: before.applied.get(name, now) for name in files.removals if name not in deleted
-    }
-    kept = {name: at for name, at in before.replaced.items() if name not in deleted}
-    if not merges and (kept, applied) == (before.replaced, before.applied):
-        return Compacted(_number(files), _number(files), len(deleted), before.number)
-    number = before.number + 1
-    made: list[str] = []
-    try:
-        for merge in merges:
-            made += _merged(storage, merge, files, number)
-    except BaseException:
-        storage.remove(made)
-        raise
-    gone = {name for merge in merges for name in (*merge.runs, *merge.metrics)}
-    generation = Generation(
-        number=number,
-        files=(*(name for name in before.files if name not in gone), *made),
-        replaced=kept | dict.fromkeys(sorted(gone), now),
-        applied=applied,
-    )
-    if not _commit(storage, generation):
-        storage.remove(made)
-        raise InputError(
-            f"another compaction of {storage.place} has just ended: compact again if there is need"
-        )
-    storage.remove(generation_name(n) for n in range(max(number - 2 * _KEPT, 1), number - _KEPT))
-    return Compacted(_number(files), _number(files) - len(gone) + len(made), len(deleted), number)
-
-
-def _commit(storage: Storage, generation: Generation) -> bool:
-    """Make a generation valid; return False if there is one with its number. Raises OutputError if
-    it is not known whether it is valid: then its files stay, and a later compaction deletes them if
-    it is not."""
-    return storage.create(generation_name(generation.number), msgspec.json.encode(generation))
-
-
-def _number(files: Snapshot) -> int:
-    return len(files.runs) + len(files.metrics)
-
-
-def _delete_old(storage: Storage, files: Snapshot, now: int, grace_s: int) -> set[str]:
-    """Delete files that were replaced long enough ago, before the generation that no longer lists
-    them: as long as a file exists, a generation says that it is not valid. Also deletes what killed
-    writers and compactions have left. Returns all names."""
-    dated = {**files.generation.replaced, **files.generation.applied}
-    old = {name for name, at in dated.items() if now - at >= grace_s}
-    # Merged files that no generation lists, for a generation that another compaction has made:
-    # their writer can no longer make them valid.
-    newest = files.generation.number
-    old |= {name for name in files.orphans if (merged_number(name) or newest + 1) <= newest}
-    # Metrics whose runs were not written within a day: they are never read.
-    written = {last_part(name) for name in files.runs}
-    lone = (name for name in files.metrics if last_part(name) not in written)
-    batches = [name for name in lone if last_part(name).startswith("b")]
-    begun = {name: int(last_part(name)[1:17], 16) // 1_000_000_000 for name in batches}
-    old |= {name for name, at in begun.items() if now - at >= _ABANDONED_S}
-    storage.remove(sorted(old))
-    return old
-
-
-def _merges(storage: Storage, files: Snapshot, target_bytes: int) -> Iterator[_Merge]:
-    """Yield the files of each partition to merge: as many as make about `target_bytes`. A file that
-    is large enough, or alone, is unchanged, unless it contains a removed run."""
-    dirty = _with_removed(storage, files)
-    runs, metrics = grouped(files.runs), grouped(files.metrics)
-    for folder, names in runs.items():
-        by_stem = {last_part(name): name for name in metrics.get(folder, ())}
-        chosen: list[tuple[str, str | None]] = []
-        size = 0
-        for name in names:
-            partner = by_stem.get(last_part(name))
-            own = storage.size(partner or name)
-            if own >= target_bytes and name not in dirty:
-                continue
-            chosen.append((name, partner))
-            size += own
-            if size >= target_bytes:
-                yield from _merge_of(folder, chosen, dirty)
-                chosen, size = [], 0
-        yield from _merge_of(folder, chosen, dirty)
-
-
-def _merge_of(
-    folder: str, chosen: Sequence[tuple[str, str | None]], dirty: frozenset[str]
-) -> Iterator[_Merge]:
-    if len(chosen) < 2 and not any(name in dirty for name, _ in chosen):
-        return
-    partners = tuple(partner for _, partner in chosen if partner is not None)
-    yield _Merge(folder, tuple(name for name, _ in chosen), partners)
-
-
-def _with_removed(storage: Storage, files: Snapshot) -> frozenset[str]:
-    """Return the files of runs that contain a removed run."""
-    if not files.removed:
-        return frozenset()
-    gone = pl.DataFrame(list(files.removed), schema=["run", "batch"], orient="row")
-    found = []
-    for name in files.runs:
-        rows = scan(storage, "runs", [name]).select("run", "batch").collect()
-        if len(rows.join(gone, on=["run", "batch"], how="semi")):
-            found.append(name)
-    return frozenset(found)
-
-
-def _merged(storage: Storage, merge: _Merge, files: Snapshot, number: int) -> list[str]:
-    """Write the files of a merge and return their names; empty if no run is left. A run that is
-    also in a file outside of the merge stays in both: readers count it once."""
-    runs = counted_runs(scan(storage, "runs", merge.runs), files.removed).collect()
-    if runs.is_empty():
-        return []
-    pairs = runs.select("run", "batch").lazy()
-    rows = scan(storage, "metrics", merge.metrics).join(pairs, on=["run", "batch"], how="semi")
-    frames: Mapping[str, pl.DataFrame] = {"runs": runs, "metrics": rows.sort(ORDER).collect()}
-    stem = f"g{number:08d}-{os.urandom(8).hex()}"
-    names = []
-    for table in reversed(TABLES):
-        name = file_name(table, merge.folder, stem)
-        storage.create(name, parquet_bytes(frames[table]))
-        names.append(name)
-    return names
 
 
 # --- The identities of groups of comparable runs, and names that distinguish them.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec.structs import replace
 
-from profiler.fleet.dataset import Addition
+from profiler.fleet.add import Addition
 from profiler.tools.metrics import Measure
 from tests.fleet.histories import drift, flat, two_modes
 from tests.fleet.simulated import addition, key

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from profiler.fleet import commit_batch, make_dataset
-from profiler.fleet.dataset import Addition
+from profiler.fleet.add import Addition
 from profiler.fleet.storage import Storage
 from profiler.tools.metrics import SCHEMA_VERSION, Measure, Summary
 

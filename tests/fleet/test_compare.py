@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from profiler.fleet import Dataset, LocalStorage
+from profiler.fleet.add import metrics_frame, parquet_bytes
 from profiler.fleet.compare import Verdict, compare
-from profiler.fleet.dataset import metrics_frame, parquet_bytes
 from profiler.fleet.storage import file_name
 from tests.command_line import run_command
 from tests.documents import conforms

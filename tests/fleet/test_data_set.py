@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from profiler.errors import InputError
 from profiler.fleet import Dataset, LocalStorage, commit_batch, compact, make_dataset
-from profiler.fleet.dataset import metrics_frame, parquet_bytes, remove, runs_frame, selected
+from profiler.fleet.add import metrics_frame, parquet_bytes, runs_frame
+from profiler.fleet.dataset import remove, selected
 from profiler.fleet.storage import file_name, snapshot
 from tests.fleet.simulated import addition, filled, key
 
@@ -71,7 +72,7 @@ def test_a_killed_compaction_leaves_nothing_that_counts(storage, monkeypatch):
     does the work and deletes them."""
     filled(storage, [addition(number) for number in range(4)], batch=2)
     with monkeypatch.context() as patch:
-        patch.setattr("profiler.fleet.dataset._commit", lambda *_: (_ for _ in ()).throw(OSError))
+        patch.setattr("profiler.fleet.add._commit", lambda *_: (_ for _ in ()).throw(OSError))
         patch.setattr(LocalStorage, "remove", lambda *_: None)
         with pytest.raises(OSError):  # noqa: PT011
             compact(storage)
@@ -87,7 +88,7 @@ def test_a_killed_compaction_leaves_nothing_that_counts(storage, monkeypatch):
 def test_of_two_compactions_one_counts(storage, monkeypatch):
     """The one that ends second is told, and takes its files away."""
     filled(storage, [addition(number) for number in range(4)], batch=2)
-    import profiler.fleet.dataset as module
+    import profiler.fleet.add as module
 
     commit = module._commit
 

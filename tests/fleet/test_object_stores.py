@@ -114,7 +114,7 @@ def test_a_compaction_whose_end_nobody_knows_loses_nothing(monkeypatch):
     """The generation is there, but the store answers with an error: its files stay."""
     place = "memory://compaction-of-unknown-end/data"
     storage = filled(open_storage(place), [addition(number) for number in range(4)], batch=2)
-    import profiler.fleet.dataset as module
+    import profiler.fleet.add as module
 
     commit = module._commit
 

@@ -25,7 +25,7 @@ def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 _WRITER = """
 import sys
-from profiler.fleet.dataset import commit_batch
+from profiler.fleet.add import commit_batch
 from profiler.fleet.storage import LocalStorage
 from profiler.fleet.workers import Workers
 from tests.fleet.bundles import write_bundles
@@ -41,7 +41,7 @@ _COMPACTOR = """
 import sys
 from pathlib import Path
 from profiler.errors import InputError
-from profiler.fleet.dataset import compact
+from profiler.fleet.add import compact
 from profiler.fleet.storage import LocalStorage
 print("ready", flush=True)
 while True:

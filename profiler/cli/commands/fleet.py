@@ -156,7 +156,7 @@ def compact(options: CompactOptions) -> None:
     Others may read and add meanwhile. Runs that were removed go; files that an earlier compaction
     replaced are deleted.
     """
-    from profiler.fleet.dataset import compact as merge
+    from profiler.fleet.add import compact as merge
     from profiler.fleet.storage import open_storage
 
     with progress(f"compacting {options.dataset}"):

@@ -45,9 +45,16 @@ from profiler.fleet.change_points import (
     student,
     two_modes,
 )
-from profiler.fleet.dataset import Apart, Dataset, comparable_with_none, groups, identities, names
+from profiler.fleet.dataset import (
+    Apart,
+    Dataset,
+    comparable_with_none,
+    groups,
+    identities,
+    metric_name,
+    names,
+)
 from profiler.fleet.storage import Storage, why_not_here
-from profiler.tools.metrics import metric_name
 from profiler.tools.sources import load
 
 # --- Accepted changes: each is one file of the data set, and ends an alarm.

@@ -25,12 +25,12 @@ from profiler.analysis.table_text import table
 from profiler.errors import InputError
 from profiler.fleet.change_points import ratio_interval
 from profiler.fleet.compare import bad_quality_text, difference_verdict
-from profiler.fleet.dataset import Difference, Why, differences
+from profiler.fleet.dataset import Difference, Why, differences, full_name
 from profiler.fleet.text import difference_text, signed, value_text
 from profiler.report.terminal_layout import clean
 from profiler.run.columns import FLOAT64, STRING, Column, col, schema
 from profiler.text import Said, counted, joined, percent, said
-from profiler.tools.metrics import DISTINGUISHING, Summary, full_name
+from profiler.tools.metrics import DISTINGUISHING, Summary
 from profiler.trace.documents import envelope
 
 

@@ -10,8 +10,9 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.fleet import Dataset, LocalStorage
+from profiler.fleet.dataset import full_name, metric_name
 from profiler.fleet.storage import conditions, period
-from profiler.tools.metrics import full_name, metric_name, recorded_identity
+from profiler.tools.metrics import recorded_identity
 from tests.fleet.simulated import addition, filled
 from tests.runs import Command, make_call, make_info, make_run
 

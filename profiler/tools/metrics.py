@@ -1,4 +1,4 @@
-"""The summary of a run for a data set: identity, metrics, commit and content key."""
+"""The summary of a run for a data set: identity, metrics and content key."""
 
 from __future__ import annotations
 
@@ -618,8 +618,6 @@ def is_summary(path: Path) -> bool:
     """Whether a user's path is a summary: it starts like a written one, or is one with keys in
     another order."""
     try:
-        if not path.is_file():
-            return False
         with opened(path) as file:
             begin = _BEGIN.match(file.read(_HEAD))
     except OSError:
@@ -654,8 +652,6 @@ def summarize_analysis(analysis: Analysis, source: Source) -> bool:
 
 def _read(path: Path) -> Summary | None:
     try:
-        if not path.is_file() or path.stat().st_size > _LIMIT:
-            return None
         found = decoded(read_file(path, _LIMIT), Summary)
         converted(found.run, _Row)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -151,17 +151,14 @@ def named_run(runs: pl.DataFrame, name: str) -> dict[str, Any]:
 def explanation(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Comparison | str:
     """Compare two runs, given as rows of a history; or say in a sentence why not."""
     measured = []
-    for row in (good, bad):
-        place = str(row["place"])
-        if reason := why_not_here(place, str(row["run_id"])):
-            return f"not compared: {reason}"
-        try:
+    try:
+        for row in (good, bad):
+            place = str(row["place"])
+            if reason := why_not_here(place, str(row["run_id"])):
+                return f"not compared: {reason}"
             run = load(place)
             measured.append(measure(run))
             run.close()
-        except ProfilerError as error:
-            return f"not compared: {error}"
-    try:
         return compare(measured[:1], measured[1:])
     except ProfilerError as error:
         return f"not compared: {error}"
@@ -252,7 +249,7 @@ def newest(values: Reals, *, family: int = 1, earlier: Reals | None = None) -> N
     scale = relative(values)
     known = np.empty(0) if earlier is None else earlier
     level = ALPHA / family
-    found: tuple[float, int, _Expected] | None = None
+    best: tuple[float, int, _Expected] | None = None
     shares = 1.0
     for m in range(1, _WINDOWS + 1):
         history = scale[:-m][-_REFERENCE:]
@@ -267,20 +264,11 @@ def newest(values: Reals, *, family: int = 1, earlier: Reals | None = None) -> N
             margin = _BETTER[m - 1] + 2 * math.log(ALPHA / level)
             if _beats_line(history, scale[-m:], expected.spread) < margin:
                 p = 1.0
-        if found is None or p < found[0]:
-            found = p, m, expected
-    return None if found is None else _newest(values, scale, found, shares, level, family)
-
-
-def _newest(
-    values: Reals,
-    scale: Reals,
-    found: tuple[float, int, _Expected],
-    shares: float,
-    level: float,
-    family: int,
-) -> Newest:
-    p, m, expected = found
+        if best is None or p < best[0]:
+            best = p, m, expected
+    if best is None:
+        return None
+    p, m, expected = best
     p = min(p, shares, 1.0)
     reach = _quantile(level * expected.parts[0], expected.freedom) * expected.spread
     reach *= math.sqrt(1 + expected.error**2)
@@ -479,12 +467,9 @@ def metric_history(
     changes, level_from, level_to = _judged(metric, frame, points, reasons)
     since = points[-1].at if points else 0
     last = newest(values[since:], family=family, earlier=_residuals(values, points))
-    modes = found.modes
-    scale = relative(values[since:])
-    shift = float(np.median(scale)) if len(scale) else 0.0
-    middle = float(np.median(values[since:])) if len(scale) else 0.0
-    two = None
+    two, modes = None, found.modes
     if modes is not None and values.min() > 0:
+        middle, shift = np.median(values[since:]), np.median(relative(values[since:]))
         low, high = (middle * np.exp(each - shift) for each in (modes.low, modes.high))
         two = float(low), float(high), modes.share
     unit = str(frame["unit"][-1])
@@ -509,29 +494,25 @@ def _judged(
     metric: str, frame: pl.DataFrame, points: list[Change], reasons: dict[int, Accepted]
 ) -> tuple[tuple[HistoryChange, ...], int, int]:
     """Return each change with its reason and state, and the range of runs that define the level."""
-    n, start, open_at = len(frame), 0, None
-    ends = [*(each.at for each in points[1:]), n][: len(points)]
+    start, opened = 0, None
+    rows = frame.select("run", "run_id", "commit", "time_ns", "place", "value")
     judged: list[HistoryChange] = []
-    base = 0.0
-    for number, (each, end) in enumerate(zip(points, ends, strict=True)):
-        near = [at for at in reasons if abs(at - each.at) <= _NEAR]
-        reason = reasons[near[0]].because if near else None
-        slower = each.after > each.before
-        if open_at is not None and (reason is not None or each.after <= base * (1 + _BACK)):
-            open_at = None
-        if open_at is None and slower and reason is None:
-            open_at, base = number, each.before
-            level_to = each.at
-        elif open_at is None:
-            start, level_to = each.at, end
-        rows = frame.select("run", "run_id", "commit", "time_ns", "place", "value")
+    for each in points:
+        near = next((reasons[at] for at in reasons if abs(at - each.at) <= _NEAR), None)
+        if opened is not None and (near or each.after <= opened.before * (1 + _BACK)):
+            opened = None
+        if opened is None and each.after > each.before and near is None:
+            opened = each
+        elif opened is None:
+            start = each.at
         good, bad = (rows.row(at, named=True) for at in (each.at - 1, each.at))
-        name = reasons[near[0]].name if near else change_name(metric, bad["run"])
+        name = near.name if near else change_name(metric, bad["run"])
+        reason = near.because if near else None
         judged.append(HistoryChange(name, each, good, bad, reason, is_open=False))
-    if open_at is not None:
-        judged[open_at] = replace(judged[open_at], is_open=True)
-        return tuple(judged), start, level_to
-    return tuple(judged), start, n
+    if opened is None:
+        return tuple(judged), start, len(frame)
+    changes = (replace(each, is_open=each.change is opened) for each in judged)
+    return tuple(changes), start, opened.at
 
 
 def _residuals(values: Reals, points: list[Change]) -> Reals:
@@ -635,11 +616,9 @@ def run_verdicts(past: MetricHistory) -> list[RunVerdict]:
 
 def levels(past: MetricHistory) -> Reals:
     """The median of the runs between the changes around each run, in the unit of the values."""
-    n = len(past.values)
-    found = np.empty(n)
-    for begin, end in pairwise([0, *(each.change.at for each in past.changes), n]):
-        found[begin:end] = np.median(past.values[begin:end]) if end > begin else 0.0
-    return found
+    edges = [0, *(each.change.at for each in past.changes), len(past.values)]
+    parts = [past.values[begin:end] for begin, end in pairwise(edges)]
+    return np.concatenate([np.full(len(part), np.median(part)) for part in parts])
 
 
 # --- The overview of a data set: newest and slowest runs, and the history of each workload.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -45,15 +45,7 @@ from profiler.fleet.change_points import (
     student,
     two_modes,
 )
-from profiler.fleet.dataset import (
-    Apart,
-    Dataset,
-    comparable_with_none,
-    groups,
-    identities,
-    metric_name,
-    names,
-)
+from profiler.fleet.dataset import metric_name
 from profiler.fleet.storage import Storage, why_not_here
 from profiler.tools.sources import load
 
@@ -619,136 +611,3 @@ def levels(past: MetricHistory) -> Reals:
     edges = [0, *(each.change.at for each in past.changes), len(past.values)]
     parts = [past.values[begin:end] for begin, end in pairwise(edges)]
     return np.concatenate([np.full(len(part), np.median(part)) for part in parts])
-
-
-# --- The overview of a data set: newest and slowest runs, and the history of each workload.
-#
-#     found = overview(Dataset("fleet/"), ["elapsed"])
-#     found.runs              # one row per run of good quality, with the median of comparable runs
-#     found.workloads         # the histories of each group of comparable runs
-#     found.bad, found.apart  # runs that are left out, and why
-#
-# Histories are those of `fleet history`; the levels of their tests are shared by all histories of
-# the overview.
-
-
-_URGENT = tuple(State)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Workload:
-    """A group of comparable runs: its distinguishing `name`, its `identity` by field, the number of
-    `runs`, and the history of each requested metric that they have."""
-
-    group: str
-    name: str
-    identity: dict[str, Any]
-    runs: int
-    histories: tuple[MetricHistory, ...]
-
-    @property
-    def state(self) -> State:
-        """The most urgent state of its histories."""
-        return min(map(state_of, self.histories), key=_URGENT.index)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Overview:
-    """The overview of `metrics` over all runs; `runs` and `bad` are about the first of them.
-
-    `runs`: one row per run of good quality, by time: `run, run_id, time_ns, commit, place, quality,
-    drops, residual, tracing_cost, workload, value, unit`, `median` of the comparable runs, and
-    `against`: the value over that median, minus 1. `workload`, `median` and `against` are null for
-    a run that is comparable with none, `value` for one without the metric. `bad`: the same for runs
-    of bad quality, without median and `against`. `workloads`: the most urgent first. `apart`: runs
-    that are comparable with none.
-    """
-
-    metrics: tuple[str, ...]
-    unit: str
-    runs: pl.DataFrame
-    bad: pl.DataFrame
-    workloads: tuple[Workload, ...]
-    apart: tuple[Apart, ...]
-
-    @property
-    def histories(self) -> Iterator[tuple[Workload, MetricHistory]]:
-        """Yield all histories, each with its workload."""
-        return ((each, past) for each in self.workloads for past in each.histories)
-
-
-def overview(
-    data: Dataset,
-    metrics: Sequence[str] = ("elapsed",),
-    where: Sequence[str] = (),
-    *,
-    assume_same: Sequence[str] = (),
-    quality: bool = False,
-) -> Overview:
-    """Make the overview of all runs that meet the conditions; runs of bad quality are separate
-    unless `quality` is set. Raises InputError if there is no run, or none has the first metric, and
-    for an invalid metric or condition."""
-    asked = tuple(dict.fromkeys(metrics))
-    runs = data.some_runs(where)
-    values = data.metrics(asked, where, quality=True)
-    first = values.filter(pl.col("name") == asked[0])
-    if first.is_empty():
-        known = ", ".join(data.names(where)[:6])
-        raise InputError(f"no run has {asked[0]}: there is {known}, …")
-    is_good = pl.lit(value=True) if quality else pl.col("quality") == ""
-    grouped = groups(runs.filter(is_good), assume_same)
-    workloads = _workloads(grouped, values, asked, accepted_changes(data.storage))
-    named = {each.group: each.name for each in workloads}
-    # Each run relative to the median of comparable runs.
-    middle = pl.when(pl.col("group").is_not_null()).then(pl.col("value").median().over("group"))
-    held = _with_values(grouped, first, named).with_columns(median=middle)
-    against = pl.when(pl.col("median") > 0).then(pl.col("value") / pl.col("median") - 1)
-    return Overview(
-        asked,
-        str(first["unit"][-1]),
-        held.with_columns(against=against),
-        _with_values(runs.filter(~is_good).with_columns(group=pl.lit(None, pl.String)), first, {}),
-        workloads,
-        tuple(comparable_with_none(grouped.filter(pl.col("group").is_null()), assume_same)),
-    )
-
-
-_SHOWN = (
-    *("run", "run_id", "time_ns", "commit", "place"),
-    *("quality", "drops", "residual", "tracing_cost"),
-)
-
-
-def _with_values(
-    grouped: pl.DataFrame, values: pl.DataFrame, named: dict[str, str]
-) -> pl.DataFrame:
-    per_group = grouped.select(
-        *_SHOWN,
-        "group",
-        workload=pl.col("group").replace_strict(named, default=None, return_dtype=pl.String),
-    )
-    own = values.select("run", "value", "unit")
-    return per_group.join(own, on="run", how="left", maintain_order="left")
-
-
-def _workloads(
-    grouped: pl.DataFrame,
-    values: pl.DataFrame,
-    metrics: Sequence[str],
-    accepted: Sequence[Accepted],
-) -> tuple[Workload, ...]:
-    known = identities(grouped)
-    named = names(known)
-    like = values.join(grouped.select("run", "group").drop_nulls(), on="run", how="inner")
-    parts = like.sort("time_ns", "run").partition_by("group", "name", as_dict=True)
-    counts = dict(grouped.group_by("group").len().iter_rows())
-    found = []
-    for group, identity in known.items():
-        histories = tuple(
-            metric_history(metric, parts[group, metric], accepted, family=len(parts))
-            for metric in metrics
-            if (group, metric) in parts
-        )
-        if histories:
-            found.append(Workload(group, named[group], identity, counts[group], histories))
-    return tuple(sorted(found, key=lambda each: _URGENT.index(each.state)))

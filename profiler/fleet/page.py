@@ -24,14 +24,13 @@ from msgspec.structs import replace
 from profiler.analysis.document import TableView
 from profiler.analysis.table_text import renamed, table
 from profiler.fleet.change_points import relative_noise
+from profiler.fleet.compare import Overview, Workload
 from profiler.fleet.history import (
     ChangeState,
     HistoryChange,
     MetricHistory,
-    Overview,
     RunVerdict,
     State,
-    Workload,
     change_state,
     levels,
     run_verdicts,

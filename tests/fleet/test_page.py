@@ -10,6 +10,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.fleet import Dataset, LocalStorage
+from profiler.fleet.compare import overview
 from profiler.fleet.dataset import comparable_with_none, groups, identities, names
 from profiler.fleet.history import (
     ChangeState,
@@ -19,7 +20,6 @@ from profiler.fleet.history import (
     change_state,
     levels,
     metric_history,
-    overview,
     run_verdicts,
     state_of,
 )

@@ -428,8 +428,8 @@ def page(options: PageOptions) -> None:
 
     A workload is a group of comparable runs. Each run is held against the median of its own.
     """
+    from profiler.fleet.compare import overview
     from profiler.fleet.dataset import Dataset, checked_fields
-    from profiler.fleet.history import overview
     from profiler.fleet.page import overview_headline, overview_page, reports_beside
 
     check_documents({"--out": options.out})

@@ -111,7 +111,7 @@ def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout
 
 
 @contextmanager
-def _csv(file: BinaryIO) -> Iterator[_Take]:
+def _csv_answer(file: BinaryIO) -> Iterator[_Take]:
     begun = False
 
     def take(batch: pl.DataFrame) -> None:
@@ -127,7 +127,7 @@ def _csv(file: BinaryIO) -> Iterator[_Take]:
 
 
 @contextmanager
-def _parquet(file: BinaryIO) -> Iterator[_Take]:
+def _parquet_answer(file: BinaryIO) -> Iterator[_Take]:
     import pyarrow.parquet as pq
 
     writer: Any = None
@@ -148,7 +148,7 @@ def _parquet(file: BinaryIO) -> Iterator[_Take]:
 
 
 @contextmanager
-def _json(file: BinaryIO) -> Iterator[_Take]:
+def _json_answer(file: BinaryIO) -> Iterator[_Take]:
     head = json_text(envelope("query"), indent=None).removesuffix("}")
     file.write(f'{head}, "rows": ['.encode())
     before = b"\n"
@@ -164,9 +164,9 @@ def _json(file: BinaryIO) -> Iterator[_Take]:
 
 
 FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
-    "csv": _csv,
-    "parquet": _parquet,
-    "json": _json,
+    "csv": _csv_answer,
+    "parquet": _parquet_answer,
+    "json": _json_answer,
 }
 
 
@@ -727,8 +727,8 @@ class Database:
 def _listed() -> pl.DataFrame:
     """Return the answer of `SHOW TABLES`: DuckDB knows neither tables that are made on demand nor
     what their rows are."""
-    known = [{"name": table.name, "row": table.rows} for table in tables_of_sql().values()]
-    return pl.DataFrame(known)
+    tables = tables_of_sql().values()
+    return pl.DataFrame([{"name": table.name, "row": table.rows} for table in tables])
 
 
 def _numbered(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -1,4 +1,4 @@
-"""Reports as files: Markdown, CSV, Parquet and notebook output.
+"""Reports and answers as files: Markdown, CSV, Parquet and notebook output.
 
     markdown(comparison_report(comparison, gates))
 
@@ -13,10 +13,11 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import polars as pl
 from msgspec.structs import replace
@@ -48,7 +49,7 @@ from profiler.report.terminal_layout import Drawn, clean, drawn, shorten
 from profiler.run.columns import STRING, Column, col
 from profiler.run.run import Run, write_frame, write_parquet
 from profiler.text import Note, NoteCode, count, counted, said
-from profiler.trace.documents import document_text, envelope
+from profiler.trace.documents import bounded, document_text, envelope
 
 # --- The report as one JSON document; `docs/json.md` describes every key.
 #
@@ -517,3 +518,86 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
             names.append(f"analysis_{name}.parquet")
             write_frame(frame, folder / names[-1])
     return [directory / name for name in names]
+
+
+# --- Answers as files: CSV, Parquet and JSON, written batch by batch as they come.
+
+
+_Take = Callable[[pl.DataFrame], None]
+
+
+def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout: BinaryIO) -> int:
+    """Write all batches into each of `files`, given by format, "-" being `stdout`; return the
+    number of rows. A file appears when it is complete. Raises OutputError if that is not
+    possible."""
+    rows = 0
+    with ExitStack() as stack:
+        takers = []
+        for form, path in files.items():
+            target = stdout if path == Path("-") else stack.enter_context(appearing(path))
+            takers.append(stack.enter_context(FORMATS[form](target)))
+        for batch in batches:
+            rows += len(batch)
+            for take in takers:
+                take(batch)
+    return rows
+
+
+@contextmanager
+def _csv_answer(file: BinaryIO) -> Iterator[_Take]:
+    begun = False
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal begun
+        if len(batch) or not begun:
+            frame = for_spreadsheets(batch)
+            if file.isatty():
+                frame = for_terminals(frame)
+            frame.write_csv(file, include_header=not begun)
+        begun = True
+
+    yield take
+
+
+@contextmanager
+def _parquet_answer(file: BinaryIO) -> Iterator[_Take]:
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal writer
+        table = batch.to_arrow(compat_level=pl.CompatLevel.oldest())
+        if writer is None:
+            writer = pq.ParquetWriter(file, table.schema, compression="zstd")
+        if len(batch):
+            writer.write_table(table.cast(writer.schema))
+
+    try:
+        yield take
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+@contextmanager
+def _json_answer(file: BinaryIO) -> Iterator[_Take]:
+    head = json_text(envelope("query"), indent=None).removesuffix("}")
+    file.write(f'{head}, "rows": ['.encode())
+    before = b"\n"
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal before
+        for row in batch.iter_rows(named=True):
+            file.write(before + json_text(bounded(row), indent=None).encode())
+            before = b",\n"
+
+    yield take
+    file.write(b"\n]}\n")
+
+
+FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
+    "csv": _csv_answer,
+    "parquet": _parquet_answer,
+    "json": _json_answer,
+}

@@ -19,13 +19,12 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, BinaryIO
+from typing import Any
 
 import polars as pl
 from rich.cells import cell_len, set_cell_size
@@ -34,18 +33,15 @@ from profiler.analysis.analyze import analyze, annotated_commands
 from profiler.analysis.question import tables
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, MissingPackageError, install_command
-from profiler.files import appearing, json_text, writable
+from profiler.files import writable
 from profiler.plugins import plain_text
 from profiler.report.files import (
-    for_spreadsheets,
-    for_terminals,
     worded_columns,
     worded_tables,
 )
 from profiler.run.columns import ARGS, TABLES, TEXT, Column, col
 from profiler.run.run import Run
 from profiler.text import count, counted
-from profiler.trace.documents import bounded, envelope
 
 # --- Ctrl-C that ends at once what a library runs for long.
 
@@ -85,89 +81,6 @@ def _watch(signals: socket.socket, act: Callable[[], object]) -> None:
     while numbers := signals.recv(64):
         if signal.SIGINT in numbers:
             act()
-
-
-# --- Answers as files: CSV, Parquet and JSON, written batch by batch as they come.
-
-
-_Take = Callable[[pl.DataFrame], None]
-
-
-def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout: BinaryIO) -> int:
-    """Write all batches into each of `files`, given by format, "-" being `stdout`; return the
-    number of rows. A file appears when it is complete. Raises OutputError if that is not
-    possible."""
-    rows = 0
-    with ExitStack() as stack:
-        takers = []
-        for form, path in files.items():
-            target = stdout if path == Path("-") else stack.enter_context(appearing(path))
-            takers.append(stack.enter_context(FORMATS[form](target)))
-        for batch in batches:
-            rows += len(batch)
-            for take in takers:
-                take(batch)
-    return rows
-
-
-@contextmanager
-def _csv_answer(file: BinaryIO) -> Iterator[_Take]:
-    begun = False
-
-    def take(batch: pl.DataFrame) -> None:
-        nonlocal begun
-        if len(batch) or not begun:
-            frame = for_spreadsheets(batch)
-            if file.isatty():
-                frame = for_terminals(frame)
-            frame.write_csv(file, include_header=not begun)
-        begun = True
-
-    yield take
-
-
-@contextmanager
-def _parquet_answer(file: BinaryIO) -> Iterator[_Take]:
-    import pyarrow.parquet as pq
-
-    writer: Any = None
-
-    def take(batch: pl.DataFrame) -> None:
-        nonlocal writer
-        table = batch.to_arrow(compat_level=pl.CompatLevel.oldest())
-        if writer is None:
-            writer = pq.ParquetWriter(file, table.schema, compression="zstd")
-        if len(batch):
-            writer.write_table(table.cast(writer.schema))
-
-    try:
-        yield take
-    finally:
-        if writer is not None:
-            writer.close()
-
-
-@contextmanager
-def _json_answer(file: BinaryIO) -> Iterator[_Take]:
-    head = json_text(envelope("query"), indent=None).removesuffix("}")
-    file.write(f'{head}, "rows": ['.encode())
-    before = b"\n"
-
-    def take(batch: pl.DataFrame) -> None:
-        nonlocal before
-        for row in batch.iter_rows(named=True):
-            file.write(before + json_text(bounded(row), indent=None).encode())
-            before = b",\n"
-
-    yield take
-    file.write(b"\n]}\n")
-
-
-FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
-    "csv": _csv_answer,
-    "parquet": _parquet_answer,
-    "json": _json_answer,
-}
 
 
 # --- The tables of SQL: those of the run, those of its analysis, and the meaning of their columns.

@@ -179,7 +179,7 @@ def _sources(found: list[Found], notes: list[str], *, every: bool) -> list[Sourc
 
 
 def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
-    from profiler.tools.query import write_answer
+    from profiler.report.files import write_answer
 
     with nullcontext() if STDOUT in files.values() else progress("writing"):
         written = write_answer(batches, files, sys.stdout.buffer)

@@ -14,13 +14,13 @@ import pytest
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
+from profiler.report.files import write_answer
 from profiler.run import Run
 from profiler.tools.query import (
     Database,
     answer_lines,
     table_lines,
     tables_of_sql,
-    write_answer,
 )
 from profiler.tools.sources import load
 from tests.documents import conforms

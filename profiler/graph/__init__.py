@@ -15,8 +15,9 @@ __getattr__ = lazy_names(
     {
         "check": "check_model",
         "export": "export_pipeline",
-        "model": "COMMAND_INDEX LAYER random_inputs read_graph read_model",
+        "model": "COMMAND_INDEX LAYER read_graph read_model",
         "optimize.files": "Optimizer optimize_files",
+        "shapes": "random_inputs",
         "split": "split_model",
         "split_parts": "Target",
         "verify": "run_model",

@@ -27,8 +27,8 @@ from profiler.compare.operations import (
 )
 from profiler.errors import InputError
 from profiler.graph.check import CheckResult, GraphFinding
-from profiler.graph.model import model_files, random_inputs, read_model, refuse_unknown_sizes
-from profiler.graph.shapes import inventory
+from profiler.graph.model import model_files, read_model
+from profiler.graph.shapes import inventory, random_inputs, refuse_unknown_sizes
 from profiler.run.run import Run
 from profiler.tools.sources import load
 

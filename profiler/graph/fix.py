@@ -33,7 +33,6 @@ from profiler.graph.model import (
     infer_types,
     nodes,
     output_folder,
-    random_inputs,
     read_model,
     refuse_over_input,
     save_model,
@@ -50,6 +49,7 @@ from profiler.graph.rewrite_rules import (
     permutation,
     redundant_first,
 )
+from profiler.graph.shapes import random_inputs
 from profiler.graph.verify import OutputDifference, run_model, verify
 
 # --- Write normalizations without a scale as nodes, by ONNX's definition.

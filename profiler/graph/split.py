@@ -18,12 +18,11 @@ from profiler.graph.model import (
     layer_of,
     model_files,
     output_folder,
-    random_inputs,
     read_model,
     refuse_over_input,
-    refuse_unknown_sizes,
     write_model,
 )
+from profiler.graph.shapes import random_inputs, refuse_unknown_sizes
 from profiler.graph.split_operations import (
     ATTENTION_OPERATIONS,
     AttentionChain,

@@ -11,7 +11,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.graph import random_inputs, read_model, run_model
-from profiler.graph.model import refuse_unknown_sizes
+from profiler.graph.shapes import refuse_unknown_sizes
 from profiler.pipelines import default_model_folder
 from tests.graph.models import graph
 

@@ -228,7 +228,8 @@ def check(options: CheckOptions) -> None:
     missing. What needs no data reads none.
     """
     from profiler.graph.check import check_model
-    from profiler.graph.model import model_files, refuse_unknown_sizes
+    from profiler.graph.model import model_files
+    from profiler.graph.shapes import refuse_unknown_sizes
 
     sizes = parse_sizes(options.size)
     files = (path for model in options.models for path in model_files(model))

@@ -38,15 +38,14 @@ from profiler.graph.model import (
     module_scopes,
     output_folder,
     path_of,
-    random_inputs,
     read_graph,
     read_model,
     refuse_over_input,
-    refuse_unknown_sizes,
     write_model,
     write_path,
 )
 from profiler.graph.optimize.rewrites import remove_inserted_casts, write_for_mmdit_fusion
+from profiler.graph.shapes import random_inputs, refuse_unknown_sizes
 from profiler.graph.verify import OutputDifference, verify
 
 # --- Restore module paths and other node metadata on the nodes of an optimized model.

@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="needs the torch extra")
 import torch
 
 from profiler.errors import OutputError
-from profiler.graph import export, export_pipeline, model, read_model, run_model
+from profiler.graph import export_pipeline, model, read_model, run_model, verify
 from profiler.graph.export import export_module
 from profiler.graph.export_torch import (
     ExportOptions,
@@ -226,7 +226,7 @@ def test_the_module_is_freed_before_the_graph_runs(tmp_path, monkeypatch):
         seen.append((modules[0](), scratches[0].exists()))
         return run_model(path, inputs)
 
-    monkeypatch.setattr(export, "run_model", run)
+    monkeypatch.setattr(verify, "run_model", run)
     export_module(load, tmp_path / "m" / "model.onnx", ExportOptions(), name="m")
     assert seen == [(None, False)] * 2
 

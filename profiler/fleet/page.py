@@ -26,10 +26,8 @@ from profiler.analysis.table_text import renamed, table
 from profiler.fleet.change_points import relative_noise
 from profiler.fleet.compare import Overview, Workload
 from profiler.fleet.history import (
-    ChangeState,
     HistoryChange,
     MetricHistory,
-    RunVerdict,
     State,
     change_state,
     levels,
@@ -37,7 +35,19 @@ from profiler.fleet.history import (
     state_of,
 )
 from profiler.fleet.storage import is_url
-from profiler.fleet.text import apart_line, change_lines, history_lines, value_text, when
+from profiler.fleet.text import (
+    CHANGE_STATES,
+    STATES,
+    VERDICTS,
+    apart_line,
+    change_lines,
+    counted_state,
+    history_lines,
+    quality_word,
+    spoken_words,
+    value_text,
+    when,
+)
 from profiler.plugins import plain_text
 from profiler.report.html.library import script_hash
 from profiler.report.html.page import (
@@ -161,62 +171,6 @@ def _shown(values: np.typing.NDArray[np.float64], most: int) -> list[int]:
     for group in np.array_split(np.arange(len(values)), most // 2):
         found |= {int(group[np.argmin(values[group])]), int(group[np.argmax(values[group])])}
     return sorted(found)
-
-
-# --- Words for states and verdicts on the pages of many runs.
-
-
-STATES = {  # the others are named like their codes
-    **{state: said(state.replace("_", " ")) for state in State},
-    State.CHANGE: said("slower, not accepted"),
-    State.OUTSIDE: said("newest outside"),
-    State.FEW: said("too few runs"),
-}
-_COUNTED = {  # each alone within a list, so without commas
-    State.CHANGE: said("{n} slower (not accepted)"),
-    State.OUTSIDE: said("{n} with its newest run outside its history"),
-    State.DRIFT: said("{n} drifting"),
-    State.TWO_MODES: said("{n} with two modes"),
-    State.ACCEPTED: said("{n} at an accepted level"),
-    State.FEW: said("{n} with too few runs"),
-    State.STEADY: said("{n} steady"),
-}
-VERDICTS = {
-    RunVerdict.ON_LEVEL: said("on its level"),
-    RunVerdict.FIRST_BAD: said("first bad run"),
-    RunVerdict.FIRST_FASTER: said("first faster run"),
-    RunVerdict.FIRST_ACCEPTED: said("first run of an accepted change"),
-    RunVerdict.NOT_ACCEPTED: said("on a level not accepted"),
-    RunVerdict.DRIFT: said("in a drift"),
-    RunVerdict.OUTSIDE: said("outside its history"),
-}
-CHANGE_STATES = {
-    **{state: said(state.value) for state in ChangeState},
-    ChangeState.GONE: said("gone again"),
-}
-_QUALITY = {
-    "drops": said("drops"),
-    "residual": said("residual"),
-    "tracing_cost": said("tracing cost"),
-    "damaged": said("damaged"),
-    "contradiction": said("figures contradict each other"),
-}
-
-
-def counted_state(state: State, number: int) -> Said:
-    """Say how many histories are in a state: `"1 slower (not accepted)"`."""
-    return said(_COUNTED[state].template, n=count(number))
-
-
-def quality_word(quality: str) -> Said:
-    """Say why a run is of bad quality, from its column `quality`."""
-    return joined(", ", [_QUALITY.get(part, part) for part in quality.split(",")])
-
-
-def spoken_words(qualities: frozenset[str]) -> dict[str, Said]:
-    """Return all words by their English text, including those of these `quality` texts."""
-    known = (*STATES.values(), *VERDICTS.values(), *CHANGE_STATES.values())
-    return {str(one): one for one in (*known, *map(quality_word, sorted(qualities)))}
 
 
 # --- The frame of the pages of many runs: self-contained, offline, with the scripts and styles of

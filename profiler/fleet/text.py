@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.fleet.compare import Gate, GateVerdict, Outcome, Verdict
 from profiler.fleet.dataset import Why
-from profiler.fleet.history import LEAST_RUNS, HistoryChange, MetricHistory, history_needed
+from profiler.fleet.history import (
+    LEAST_RUNS,
+    ChangeState,
+    HistoryChange,
+    MetricHistory,
+    RunVerdict,
+    State,
+    history_needed,
+)
 from profiler.report.files import escaped
 from profiler.report.terminal_layout import clean
-from profiler.text import Said, counted, duration, joined, percent, said, size
+from profiler.text import Said, count, counted, duration, joined, percent, said, size
 
 if TYPE_CHECKING:
     from profiler.fleet.dataset import Apart, Difference
@@ -320,3 +328,59 @@ def apart_line(apart: Apart) -> Said:
 def _short(value: Any) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+# --- Words for states and verdicts on the pages of many runs.
+
+
+STATES = {  # the others are named like their codes
+    **{state: said(state.replace("_", " ")) for state in State},
+    State.CHANGE: said("slower, not accepted"),
+    State.OUTSIDE: said("newest outside"),
+    State.FEW: said("too few runs"),
+}
+_COUNTED = {  # each alone within a list, so without commas
+    State.CHANGE: said("{n} slower (not accepted)"),
+    State.OUTSIDE: said("{n} with its newest run outside its history"),
+    State.DRIFT: said("{n} drifting"),
+    State.TWO_MODES: said("{n} with two modes"),
+    State.ACCEPTED: said("{n} at an accepted level"),
+    State.FEW: said("{n} with too few runs"),
+    State.STEADY: said("{n} steady"),
+}
+VERDICTS = {
+    RunVerdict.ON_LEVEL: said("on its level"),
+    RunVerdict.FIRST_BAD: said("first bad run"),
+    RunVerdict.FIRST_FASTER: said("first faster run"),
+    RunVerdict.FIRST_ACCEPTED: said("first run of an accepted change"),
+    RunVerdict.NOT_ACCEPTED: said("on a level not accepted"),
+    RunVerdict.DRIFT: said("in a drift"),
+    RunVerdict.OUTSIDE: said("outside its history"),
+}
+CHANGE_STATES = {
+    **{state: said(state.value) for state in ChangeState},
+    ChangeState.GONE: said("gone again"),
+}
+_QUALITY = {
+    "drops": said("drops"),
+    "residual": said("residual"),
+    "tracing_cost": said("tracing cost"),
+    "damaged": said("damaged"),
+    "contradiction": said("figures contradict each other"),
+}
+
+
+def counted_state(state: State, number: int) -> Said:
+    """Say how many histories are in a state: `"1 slower (not accepted)"`."""
+    return said(_COUNTED[state].template, n=count(number))
+
+
+def quality_word(quality: str) -> Said:
+    """Say why a run is of bad quality, from its column `quality`."""
+    return joined(", ", [_QUALITY.get(part, part) for part in quality.split(",")])
+
+
+def spoken_words(qualities: frozenset[str]) -> dict[str, Said]:
+    """Return all words by their English text, including those of these `quality` texts."""
+    known = (*STATES.values(), *VERDICTS.values(), *CHANGE_STATES.values())
+    return {str(one): one for one in (*known, *map(quality_word, sorted(qualities)))}

@@ -1,12 +1,4 @@
-"""Align two runs: match their submodules, modules and calls, and pick a common level.
-
-    base   | encode |  step 0  |      | step 1 |
-    new    | encode |  step 0         | step 1    |
-
-Calls are matched by submodule, branch and step, and by their order among equal ones. A level
-(modules, operators, kernels) is used if at least half of the time of each side is in items that
-both have.
-"""
+"""Align two runs: match their submodules, modules and calls, and pick a common level."""
 
 from __future__ import annotations
 

@@ -283,8 +283,7 @@ def sort_by_operator(op_type: str, category: str) -> str:
     return _BY_SORT.get(sort, sort.value) or sort_by_kernel(op_type, category) or _OTHER
 
 
-# --- Measure one run for a comparison: its spans and calls, and the work of each call by role and
-# module. Small for any size of run, so that many runs can be read one after the other.
+# --- Measure one run: its spans and calls, and the work of each call by role and module.
 
 
 _PLACE = {"pipeline": pl.Int64(), "step": pl.Int32()}
@@ -563,10 +562,6 @@ def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) ->
 
 
 # --- Samples: one value per measurement.
-#
-# A sample is a denoising step, a pipeline call for work outside steps, or a call outside pipeline
-# calls. Time of a submodule, branch, role or module is the sum over its calls in the sample, so
-# that one batched call compares with two single ones.
 
 
 KEYS = ("metric", "level", "stage", "submodule", "branch", "of_step", "role", "module")
@@ -584,8 +579,7 @@ SAMPLE = pl.Schema(
 
 PARTS = tuple(f"denoise.step.{part}" for part in ("host", "idle", "between"))  # of steps
 
-_AT = ("pipeline", "step")
-_OF = ("submodule", *_AT)
+_OF = ("submodule", "pipeline", "step")
 _STAGE = pl.col("stage").first()
 
 

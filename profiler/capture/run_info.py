@@ -269,13 +269,7 @@ def _same(before: SubmoduleSettings, now: SubmoduleSettings) -> bool:
 # Every call that awaited operators and got none is in a drop, whatever the cause.
 
 
-NOT_ENDED = Drop(
-    DropKind.ABORTED_RUN,
-    "run",
-    1,
-    "runs",
-    Note.of(DropReason.NOT_ENDED),
-)
+NOT_ENDED = Drop(DropKind.ABORTED_RUN, "run", 1, "runs", Note.of(DropReason.NOT_ENDED))
 """The drop that the manifest has until the run has ended."""
 
 _UNWRITTEN = (DropKind.MISSING_FILE, DropKind.DROPPED_EVENTS)
@@ -373,11 +367,6 @@ def _unnamed(recorder: Recorder, known: Sequence[Drop]) -> Iterator[Drop]:
 
 
 # --- How many bytes the weights of a submodule take on its device: "does it fit?".
-
-
-def weight_bytes(part: Any) -> int | None:
-    """Bytes of a part's weights as stored; None if unknown."""
-    return backend_of(part).weight_bytes(part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from profiler.errors import InputError
 from profiler.ort_profiles import NodeKind
 from profiler.plugins import let_pass
 
-# --- The nodes of an ONNX file, without its weights and without the package `onnx`, which a user of
-# ONNX Runtime need not have.
+# --- The nodes of an ONNX file, read without the package `onnx`, which a user need not have.
 #
 # Only names of nodes and tensors are read, and the metadata that exporters leave on nodes; weights
 # are passed over, and external data is not opened.

@@ -11,9 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import profiler
 from profiler.capture import EventCost, Options
+from profiler.capture.backend import backend_of
 from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.weights import model_files_bytes, model_weights
-from profiler.capture.run_info import pipeline_facts, weight_bytes
+from profiler.capture.run_info import pipeline_facts
 from profiler.errors import InputError
 from profiler.pipelines import default_model_folder
 from profiler.trace import Submodule
@@ -141,13 +142,15 @@ def test_torch_modules():
     torch = pytest.importorskip("torch", reason="needs the torch extra")
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
     module.append(module[0])
-    assert weight_bytes(module) == (16 + 4 + 4 * 4) * 4 + 8
-    assert weight_bytes(torch.nn.Linear(4, 4, device="meta", dtype=torch.float16)) == 40
+    assert backend_of(module).weight_bytes(module) == (16 + 4 + 4 * 4) * 4 + 8
+    on_meta = torch.nn.Linear(4, 4, device="meta", dtype=torch.float16)
+    assert backend_of(on_meta).weight_bytes(on_meta) == 40
 
 
 def test_what_does_not_tell():
     """Where no model is known there is no size, and the manifest says nothing."""
-    assert weight_bytes(SimpleNamespace()) is None
+    unknown = SimpleNamespace()
+    assert backend_of(unknown).weight_bytes(unknown) is None
     pipe = Pipeline(text_encoder=SimpleNamespace(forward=lambda x: x))
     assert pipeline_facts(pipe, Options()).submodules == {
         "text_encoder": Submodule(device="cpu:0", activate_profiler=True, model="")

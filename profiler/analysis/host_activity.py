@@ -1,4 +1,4 @@
-"""What each device gap is attributed to, and what the host did during it.
+"""What each device gap is attributed to, what the host did during it, and when the host stalled.
 
 Every idle moment of a device gets the first cause that applies: unrecorded, outside, a copy,
 another device, queue, unknown cause, launch, host. The rules are at `device_gaps`. Missing data is
@@ -8,7 +8,8 @@ never attributed to the host.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,8 @@ from profiler.analysis.commands import (
     thread_of,
     untraced_calls,
 )
-from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing
+from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing, WaitCause
+from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
 from profiler.run.device_timeline import Axes
 from profiler.run.intervals import Codes, Stretches, Times, batches, group_heads
@@ -483,3 +485,81 @@ def before_first_kernels(
         bound = gaps.launched_late.minus(gaps.unrecorded)
         found = found.scatter(rows, bound.within(begin, until))
     return found
+
+
+# --- Stalls: times at which the host stood still once. A stall is a long gap of a device in one
+# call of a submodule, and other calls have no such gap. Its cause (a garbage collection, a library
+# that is loaded, a profiler at its start) is not what each call launches.
+
+
+_WITHOUT_DEVICE = (WaitCause.LAUNCH, WaitCause.OPERATORS, WaitCause.SYNC)
+LONG_STALL = 10_000_000  # without a launch: no host that launches takes so long for the next
+_ALIKE = 0.25  # of its length: with such a gap in another call it is no stall
+
+
+class Stalls(Struct, frozen=True):
+    """Number and total length of some stalls; what the host was in during the longest, "" if
+    unknown; when the last began."""
+
+    times: int
+    length_ns: int
+    host_in: str
+    last_begin_ns: int
+
+
+def stalls_of(
+    analysis: Analysis,
+    *,
+    device: str | None = None,
+    call: int | None = None,
+    submodule: str | None = None,
+    stage: str | None = None,
+) -> Stalls | None:
+    """The stalls in calls on a device, in one call, or of a submodule or stage; None if there are
+    none. Without a device, stalls after a wait for one count too."""
+    causes = (WaitCause.LAUNCH,) if device else _WITHOUT_DEVICE
+    asked = {"device": device, "call": call, "submodule": submodule, "stage": stage}
+    found = [
+        row
+        for row in _stalls(analysis, causes)
+        if all(value in (None, row[name]) for name, value in asked.items())
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda row: -row["length_ns"])
+    return Stalls(
+        len(found),
+        sum(row["length_ns"] for row in found),
+        str(found[0]["host_activity"] or ""),
+        max(row["begin_ns"] for row in found),
+    )
+
+
+def stall_begins(analysis: Analysis) -> list[int]:
+    """The starts of stalls that were not caused by a wait for a device."""
+    return [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
+
+
+def stall_times(analysis: Analysis) -> Stretches:
+    """Return when the host stalled, in calls of any device."""
+    rows = list(_stalls(analysis, _WITHOUT_DEVICE))
+    begin = np.array([row["begin_ns"] for row in rows], dtype=np.int64)
+    length = np.array([row["length_ns"] for row in rows], dtype=np.int64)
+    return Stretches.union(begin, begin + length)
+
+
+def _stalls(analysis: Analysis, causes: Sequence[WaitCause]) -> Iterator[dict[str, Any]]:
+    """The gaps of these causes that are stalls."""
+    waited = analysis.gaps.filter(pl.col("cause").is_in(causes))
+    if not (waited["length_ns"] >= LONG_STALL).any():
+        return
+    waited = waited.with_columns(pl.col("submodule").cast(pl.String)).join(
+        analysis.calls.select("call", "stage"), on="call", maintain_order="left"
+    )
+    calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
+    several = {name for name, number in calls.iter_rows() if number > 1}
+    for row in waited.filter(pl.col("length_ns") >= LONG_STALL).to_dicts():
+        others = waited.filter(pl.col("call") != row["call"], submodule=row["submodule"])
+        longest = others["length_ns"].max() or 0
+        if row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
+            yield row

@@ -31,6 +31,7 @@ from profiler.analysis.finding_text import (
     unaligned,
     value_range,
 )
+from profiler.analysis.host_activity import stalls_of
 from profiler.analysis.idle import (
     GAPS,
     GAPS_SHOWN,
@@ -56,7 +57,6 @@ from profiler.analysis.launch_bound import (
     host_bound_change,
     host_bound_words,
     prepares_inputs,
-    stalls_of,
     waits_for_data_loader,
     with_data_loader,
     with_host,

@@ -1,9 +1,9 @@
-"""Host-bound devices: what waits for launches, single host stalls, and the wording of findings."""
+"""Host-bound devices: what waits for launches or loading, and the wording of findings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -36,6 +36,7 @@ from profiler.analysis.finding_text import (
     works_behind,
 )
 from profiler.analysis.gains import LONGEST_LAUNCH, replay_gains
+from profiler.analysis.host_activity import LONG_STALL, Stalls, stall_begins, stall_times, stalls_of
 from profiler.analysis.idle import gap_evidence, gaps_of, host_in, in_data_loader, longest_wait
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.profiling_overhead import tracing_overhead
@@ -425,55 +426,10 @@ RULES = (
 )
 
 
-# --- Stalls: times at which the host stood still once. A stall is a long gap of a device in one
-# call of a submodule, and other calls have no such gap. Its cause (a garbage collection, a library
-# that is loaded, a profiler at its start) is not what each call launches.
+# --- What first calls load: libraries and kernels, in slow calls of the driver.
 
 
-_WITHOUT_DEVICE = (WaitCause.LAUNCH, WaitCause.OPERATORS, WaitCause.SYNC)
-_LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
-_ALIKE = 0.25  # of its length: with such a gap in another call it is no stall
-
-
-class Stalls(Struct, frozen=True):
-    """Number and total length of some stalls; what the host was in during the longest, "" if
-    unknown; when the last began."""
-
-    times: int
-    length_ns: int
-    host_in: str
-    last_begin_ns: int
-
-
-def stalls_of(
-    analysis: Analysis,
-    *,
-    device: str | None = None,
-    call: int | None = None,
-    submodule: str | None = None,
-    stage: str | None = None,
-) -> Stalls | None:
-    """The stalls in calls on a device, in one call, or of a submodule or stage; None if there are
-    none. Without a device, stalls after a wait for one count too."""
-    causes = (WaitCause.LAUNCH,) if device else _WITHOUT_DEVICE
-    asked = {"device": device, "call": call, "submodule": submodule, "stage": stage}
-    found = [
-        row
-        for row in _stalls(analysis, causes)
-        if all(value in (None, row[name]) for name, value in asked.items())
-    ]
-    if not found:
-        return None
-    found.sort(key=lambda row: -row["length_ns"])
-    return Stalls(
-        len(found),
-        sum(row["length_ns"] for row in found),
-        str(found[0]["host_activity"] or ""),
-        max(row["begin_ns"] for row in found),
-    )
-
-
-def loading_ns(analysis: Analysis, device: str, least_gap_ns: int = _LONG_NS) -> int:
+def loading_ns(analysis: Analysis, device: str, least_gap_ns: int = LONG_STALL) -> int:
     """Return how long a device waited at least for the host to load something, in ns. These are
     times in gaps of `least_gap_ns` and more, in first calls, in which launches and other driver
     calls of over 1 ms ran. Stalls are left out. 0 if most kernels had run before the recording
@@ -534,35 +490,6 @@ def _times_of(calls: pl.DataFrame) -> Stretches:
 
 def _times(begin: Times, length: Times) -> Stretches:
     return Stretches.union(begin, begin + length)
-
-
-def stall_begins(analysis: Analysis) -> list[int]:
-    """The starts of stalls that were not caused by a wait for a device."""
-    return [row["begin_ns"] for row in _stalls(analysis, (WaitCause.LAUNCH,))]
-
-
-def stall_times(analysis: Analysis) -> Stretches:
-    """Return when the host stalled, in calls of any device."""
-    rows = list(_stalls(analysis, _WITHOUT_DEVICE))
-    begin = np.array([row["begin_ns"] for row in rows], dtype=np.int64)
-    return _times(begin, np.array([row["length_ns"] for row in rows], dtype=np.int64))
-
-
-def _stalls(analysis: Analysis, causes: Sequence[WaitCause]) -> Iterator[dict[str, Any]]:
-    """The gaps of these causes that are stalls."""
-    waited = analysis.gaps.filter(pl.col("cause").is_in(causes))
-    if not (waited["length_ns"] >= _LONG_NS).any():
-        return
-    waited = waited.with_columns(pl.col("submodule").cast(pl.String)).join(
-        analysis.calls.select("call", "stage"), on="call", maintain_order="left"
-    )
-    calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
-    several = {name for name, number in calls.iter_rows() if number > 1}
-    for row in waited.filter(pl.col("length_ns") >= _LONG_NS).to_dicts():
-        others = waited.filter(pl.col("call") != row["call"], submodule=row["submodule"])
-        longest = others["length_ns"].max() or 0
-        if row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
-            yield row
 
 
 # --- How long the device waited in each step for the host to launch, and how long of that before

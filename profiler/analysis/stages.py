@@ -14,7 +14,7 @@ from profiler.analysis.end_to_end import PIPELINES, STAGES, work_in_no_call
 from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
 from profiler.analysis.flops import call_costs
 from profiler.analysis.guidance import GuidanceKind, times_batch
-from profiler.analysis.launch_bound import stalls_of
+from profiler.analysis.host_activity import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_section_parts

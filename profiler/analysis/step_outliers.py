@@ -38,7 +38,8 @@ from profiler.analysis.finding_text import (
     share,
     texts,
 )
-from profiler.analysis.launch_bound import extended, stalls_of
+from profiler.analysis.host_activity import stalls_of
+from profiler.analysis.launch_bound import extended
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, steps_matrix

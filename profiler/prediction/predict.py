@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.end_to_end import measured_apart
 from profiler.analysis.gains import Gains, gains_of
-from profiler.analysis.launch_bound import stall_times
+from profiler.analysis.host_activity import stall_times
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError

@@ -74,10 +74,10 @@ from profiler.analysis.result import (
     RunSummary,
     StepSummary,
 )
-from profiler.analysis.roofline_section import OF_PEAK, peak_facts, with_of_peak
+from profiler.analysis.roofline_section import peak_facts
 from profiler.analysis.run_headline import events_fact, headline, replay_facts
 from profiler.analysis.self_check import contradiction_facts
-from profiler.analysis.shapes import SHAPES, costliest_shapes, once
+from profiler.analysis.shapes import OF_PEAK, SHAPES, costliest_shapes, once, with_of_peak
 from profiler.analysis.stages import calls_overlap
 from profiler.analysis.steps import by_cache, step_bars
 from profiler.analysis.submodules import SUBMODULES, are_hidden

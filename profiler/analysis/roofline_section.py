@@ -32,7 +32,7 @@ from profiler.analysis.roles import kind_cells, kind_roles, role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound, kind_bounds
 from profiler.analysis.runtime import is_rocm
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
-from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
+from profiler.run.columns import GIGABYTES, TFLOPS, col
 from profiler.run.intervals import Codes, Stretches, union_by
 from profiler.run.launches import device_work, streams_of
 from profiler.text import Said, Value, duration, filled, joined, percent, said, sentence
@@ -395,29 +395,6 @@ RULES = (
     Rule(slow_products, _slow_products, lambda found: _ADVICE[_sizes(found)][1]),
     Rule(single_precision, _single_precision, _single_precision_change),
 )
-
-
-# --- What part a shape reaches of the peak that bounds it, as one column.
-
-
-OF_PEAK = col(
-    "of_peak",
-    SHARE,
-    "of the peak that bounds it: FLOP/s, or the memory's bandwidth; else the larger of the two",
-    True,
-    label="of peak",
-)
-
-
-def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `analysis.shapes` with the column `OF_PEAK`."""
-    return rows.with_columns(
-        of_peak=pl.when(bound=Bound.COMPUTE)
-        .then("flops_of_peak")
-        .when(bound=Bound.MEMORY)
-        .then("bandwidth_of_peak")
-        .otherwise(pl.max_horizontal("flops_of_peak", "bandwidth_of_peak"))
-    )
 
 
 # --- What part of a device's peaks the whole run uses.

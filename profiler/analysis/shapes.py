@@ -32,7 +32,6 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import ReportInput
 from profiler.analysis.roles import kind_cells
 from profiler.analysis.roofline import Bound, as_declared, bound_by, kind_bounds, profiles, works
-from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
 from profiler.analysis.table_text import on_devices, table
 from profiler.run.columns import (
     BYTES,
@@ -532,6 +531,29 @@ TABLES = (
         shown=15,
     ),
 )
+
+
+# --- What part a shape reaches of the peak that bounds it, as one column.
+
+
+OF_PEAK = col(
+    "of_peak",
+    SHARE,
+    "of the peak that bounds it: FLOP/s, or the memory's bandwidth; else the larger of the two",
+    True,
+    label="of peak",
+)
+
+
+def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `analysis.shapes` with the column `OF_PEAK`."""
+    return rows.with_columns(
+        of_peak=pl.when(bound=Bound.COMPUTE)
+        .then("flops_of_peak")
+        .when(bound=Bound.MEMORY)
+        .then("bandwidth_of_peak")
+        .otherwise(pl.max_horizontal("flops_of_peak", "bandwidth_of_peak"))
+    )
 
 
 # --- What each shape costs: matrix products, attention, convolutions, norms and elementwise work.

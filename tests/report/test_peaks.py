@@ -7,7 +7,7 @@ import pytest
 
 from profiler.analysis import DeviceProfile
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline_section import with_of_peak
+from profiler.analysis.shapes import with_of_peak
 from profiler.text import percent
 from tests.analysis.shaped_runs import Shaped
 

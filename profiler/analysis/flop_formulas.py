@@ -1,11 +1,8 @@
 """FLOP and byte formulas: attention, convolutions, matmuls, norms, data movement.
 
-Counts follow `torch.utils.flop_counter`, the definitions at onnx.ai/onnx/operators and
-onnxruntime's `docs/ContribOperators.md`. A causal mask is the exception: scores above the diagonal
-count nothing, and those on it count half. `flop_shapes.py` defines what counts as one operation and
-as a byte moved.
-
-Source of a count: its docstring, else `torch.utils.flop_counter`, as the sections below say.
+Source of a count: its docstring, else `torch.utils.flop_counter` (but for causal masks), the
+definitions at onnx.ai/onnx/operators and onnxruntime's `docs/ContribOperators.md`.
+`flop_shapes.py` defines what counts as one operation and as a byte moved.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ from profiler.analysis.flop_shapes import (
     broadcast,
     formula,
     sum_of_sizes,
+    together,
 )
 
 # --- Attention: two products, `q @ kᵀ` and `scores @ v`; the softmax between them is not counted.
@@ -32,9 +30,6 @@ from profiler.analysis.flop_shapes import (
 # nothing, and those on it half, as in the flash-attention package's benchmarks and in AMD's
 # TraceLens. Other masks, and windows, count as if every score were computed. Scores are no traffic:
 # these operations keep them on the chip.
-
-
-_KERNELS = ("flash_attn::", "flash_attn_3::", "aiter::fmha", "aiter::mha_fwd", "xformers::")
 
 
 @formula(
@@ -49,7 +44,10 @@ def heads_first(op: Operation) -> Work:
     return _attention(op, sequence=-2)
 
 
-@formula(aten="_flash_attention_forward _efficient_attention_forward", prefixes=_KERNELS)
+@formula(
+    aten="_flash_attention_forward _efficient_attention_forward",
+    prefixes=("flash_attn::", "flash_attn_3::", "aiter::fmha", "aiter::mha_fwd", "xformers::"),
+)
 def sequence_first(op: Operation) -> Work:
     """q, k, v as [batch, sequence, heads, width]. Source: torch's `_flash_attention_forward`,
     the flash-attention package. Packed sequences (three dims) say nothing of their lengths."""
@@ -57,7 +55,7 @@ def sequence_first(op: Operation) -> Work:
 
 
 def _attention(op: Operation, sequence: int) -> Work:
-    q, k, v = op.input(0), op.input(1), op.input(2)
+    q, k, v = (op.input(index) for index in range(3))
     least = 2 if sequence == -2 else 4
     if min(len(t.dims) for t in (q, k, v)) < least or q.dims[-1] != k.dims[-1]:
         raise DoesNotFit
@@ -105,11 +103,9 @@ def over_pool(op: Operation) -> Work:
 
 @formula("MultiHeadAttention GroupQueryAttention PackedMultiHeadAttention")
 def multi_head(op: Operation) -> Work:
-    """com.microsoft's attention of projected inputs: q [B,S,hidden], k and v [B,L,hidden].
-
-    Also packed: q [B,S,heads,3,width], or q beside kv [B,L,heads,2,width], or k and v with heads
-    first [B,heads,L,width]. Source: onnxruntime's `docs/ContribOperators.md`.
-    """
+    """com.microsoft's attention of projected inputs: q [B,S,hidden], k and v [B,L,hidden]. Also
+    packed: q [B,S,heads,3,width], or q beside kv [B,L,heads,2,width], or k and v with heads first
+    [B,heads,L,width]."""
     q = op.input(0)
     if len(q.dims) == 5 and q.dims[3] == 3:
         batch, length, heads, _, width = q.dims
@@ -171,12 +167,9 @@ def onnx_attention(op: Operation) -> Work:
     "convolution_overrideable",
 )
 def convolution(op: Operation) -> Work:
-    """`Conv(x[N,C,…], w[M,C/g,k…], b[M]) -> y[N,M,…]`.
-
-    Without the result (stride and padding are not in the shapes) the work is not known. NHWC
-    kernels have the channels last in x and y alone. Source:
-    onnx.ai/onnx/operators/onnx__Conv.html, torch.nn.functional.conv2d.
-    """
+    """`Conv(x[N,C,…], w[M,C/g,k…], b[M]) -> y[N,M,…]`. Without the result (stride and padding are
+    not in the shapes) the work is not known. NHWC kernels have the channels last in x and y alone.
+    Source: onnx.ai/onnx/operators/onnx__Conv.html, torch.nn.functional.conv2d."""
     x, weight, out = op.input(0), op.input(1), op.output
     if len(weight.dims) != len(x.dims) or len(x.dims) < 3 or len(out.dims) != len(x.dims):
         raise DoesNotFit
@@ -190,10 +183,8 @@ def convolution(op: Operation) -> Work:
     "cudnn_convolution_transpose",
 )
 def transposed(op: Operation) -> Work:
-    """`ConvTranspose(x[N,C,…], w[C,M/g,k…])`: every element of x meets M/g·k weights.
-
-    Source: `torch.utils.flop_counter.conv_flop_count(transposed=True)`.
-    """
+    """`ConvTranspose(x[N,C,…], w[C,M/g,k…])`: every element of x meets M/g·k weights. Source:
+    `torch.utils.flop_counter.conv_flop_count(transposed=True)`."""
     x, weight = op.input(0), op.input(1)
     if len(weight.dims) != len(x.dims) or len(x.dims) < 3:
         raise DoesNotFit
@@ -209,49 +200,23 @@ def transposed(op: Operation) -> Work:
 
 
 _SEVERAL = {
-    "Sigmoid": 4,  # 1 / (1 + exp(-x))
-    "aten::sigmoid": 4,
-    "HardSigmoid": 4,
-    "aten::silu": 5,  # x · sigmoid(x)
-    "Swish": 5,
-    "QuickGelu": 6,  # x · sigmoid(a x)
-    "Gelu": 5,  # x · 0.5 · (1 + erf(x / √2))
-    "BiasGelu": 6,
-    "FastGelu": 9,  # 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))
-    "BiasSplitGelu": 7,
-    "Mish": 5,
-    "Elu": 3,
-    "Softplus": 3,
-    "aten::gelu": 5,
-    "aten::softplus": 3,
-    "aten::elu": 3,
-    "aten::mish": 5,
-    "aten::addcmul": 3,
-    "aten::addcdiv": 3,
-    "aten::lerp": 3,
+    name: operations
+    for operations, names in {
+        3: "Elu Softplus aten::elu aten::softplus aten::addcmul aten::addcdiv aten::lerp",
+        4: "Sigmoid HardSigmoid aten::sigmoid",  # 1 / (1 + exp(-x))
+        # x · sigmoid(x); x · 0.5 · (1 + erf(x / √2)); x · tanh(ln(1 + exp(x)))
+        5: "Swish aten::silu Gelu aten::gelu Mish aten::mish",
+        6: "QuickGelu BiasGelu",  # x · sigmoid(a x)
+        7: "BiasSplitGelu",
+        9: "FastGelu",  # 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+    }.items()
+    for name in names.split()
 }
 _BOOLEAN = {  # their results are booleans
     *("aten::eq", "aten::ne", "aten::lt", "aten::gt", "aten::le", "aten::ge"),
     *("aten::isnan", "aten::isinf", "aten::isfinite"),
     *("aten::logical_and", "aten::logical_or", "aten::logical_not", "aten::logical_xor"),
 }
-_RANKS = {"complex": 3, "float": 2, "bfloat": 2, "int": 1, "uint": 1, "bool": 0}
-
-
-def _together(inputs: tuple[Tensor, ...]) -> Tensor:
-    """Return what `inputs` broadcast to by NumPy's rules, in torch's promoted type.
-
-    Raises DoesNotFit if they do not broadcast.
-    """
-    dims = broadcast(*(tensor.dims for tensor in inputs))
-    if dims is None or not inputs:
-        raise DoesNotFit
-    strongest = max(inputs, key=lambda t: (_rank(t), bool(t.dims), t.width or 0))
-    return Tensor(strongest.dtype, dims)
-
-
-def _rank(tensor: Tensor) -> int:
-    return _RANKS.get(tensor.dtype.rstrip("0123456789emfnuz"), 2)
 
 
 def _result(op: Operation) -> tuple[Tensor, ...]:
@@ -261,13 +226,13 @@ def _result(op: Operation) -> tuple[Tensor, ...]:
         return op.outputs
     if op.op_type.startswith("aten::") and op.op_type.endswith("_"):
         return op.inputs[:1]
-    out = _together(op.inputs)
+    out = together(op.inputs)
     return (Tensor("bool", out.dims) if op.op_type in _BOOLEAN else out,)
 
 
 def _elementwise(op: Operation, operations: int) -> Work:
     out = _result(op)
-    dtype = _together(op.inputs).dtype if op.op_type.startswith("aten::") else op.input(0).dtype
+    dtype = together(op.inputs).dtype if op.op_type.startswith("aten::") else op.input(0).dtype
     per_element = operations if Tensor(dtype, ()).floating else 0
     if dtype.startswith("complex"):
         per_element *= 6 if op.op_type in ("aten::mul", "Mul") else 2
@@ -336,9 +301,6 @@ def conversion(op: Operation) -> Work:
     return Work(Family.ELEMENTWISE, x.dtype, 0, (x,), (Tensor(other.dtype, x.dims),))
 
 
-_RUNNING = ("aten::cumsum", "aten::cumprod")
-
-
 @formula(
     "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceLogSum CumSum ArgMax "
     "ArgMin",
@@ -348,7 +310,7 @@ def reduction(op: Operation) -> Work:
     """One operation per element of the input. A torch result that is not in the shapes has at least
     one element. `aten::max` and `aten::min` of two tensors are elementwise; running sums (`cumsum`)
     have as many elements as the input."""
-    if op.op_type in _RUNNING:
+    if op.op_type in ("aten::cumsum", "aten::cumprod"):
         return Work(Family.REDUCTION, op.input(0).dtype, _flops(op, 1), op.inputs, op.inputs[:1])
     if len(op.inputs) == 2 and op.op_type in ("aten::max", "aten::min"):
         return _elementwise(op, 1)
@@ -401,10 +363,8 @@ def _product(left: Tensor, right: Tensor, out: Tensor, extra: tuple[Tensor, ...]
 
 @formula(aten="mm bmm matmul mv dot _scaled_mm")
 def aten_matmul(op: Operation) -> Work:
-    """`aten::mm(a, b)` and its like, with NumPy's rules for vectors and batch dims.
-
-    Source: docs.pytorch.org/docs/stable/generated/torch.matmul.html.
-    """
+    """`aten::mm(a, b)` and its like, with NumPy's rules for vectors and batch dims. Source:
+    docs.pytorch.org/docs/stable/generated/torch.matmul.html."""
     left, right = op.input(0), op.input(1)
     if not left.dims or not right.dims:
         raise DoesNotFit
@@ -516,11 +476,9 @@ def _is_factor(tensor: Tensor, dims: tuple[int, int]) -> bool:
 
 @formula("Einsum", aten="einsum")
 def einsum(op: Operation) -> Work:
-    """One input is transposed or summed; several do not fit, since traces lack the equation.
-
-    If the result has as many elements as the input, nothing is computed. Source:
-    onnx.ai/onnx/operators/onnx__Einsum.html.
-    """
+    """One input is transposed or summed; several do not fit, since traces lack the equation. If the
+    result has as many elements as the input, nothing is computed. Source:
+    onnx.ai/onnx/operators/onnx__Einsum.html."""
     if len(op.inputs) != 1 or op.outputs is None:
         raise DoesNotFit
     x = op.input(0)
@@ -617,7 +575,9 @@ def embedding(op: Operation) -> Work:
     torch.nn.functional.embedding."""
     table, index = op.input(0), op.input(1)
     out = table.like(*index.dims, *table.dims[1:])
-    return Work(Family.MOVEMENT, table.dtype, 0, (_least(out, table), index), (out,))
+    return Work(
+        Family.MOVEMENT, table.dtype, 0, (min(out, table, key=lambda t: t.size), index), (out,)
+    )
 
 
 @formula(aten="gather take_along_dim")
@@ -627,7 +587,7 @@ def gather(op: Operation) -> Work:
     x, index = op.input(0), op.input(1)
     out = Tensor(x.dtype, index.dims)
     column = index.like(*index.dims[:-1]) if len(index.dims) > 1 else index
-    return Work(Family.MOVEMENT, x.dtype, 0, (_least(out, x), column), (out,))
+    return Work(Family.MOVEMENT, x.dtype, 0, (min(out, x, key=lambda t: t.size), column), (out,))
 
 
 @formula("aten::index_select")
@@ -639,7 +599,7 @@ def index_select(op: Operation) -> Work:
         raise DoesNotFit
     slices = [x.size // length * index.size for length in x.dims if length]
     out = x.like(min(slices, default=0))
-    return Work(Family.MOVEMENT, x.dtype, 0, (_least(out, x), index), (out,))
+    return Work(Family.MOVEMENT, x.dtype, 0, (min(out, x, key=lambda t: t.size), index), (out,))
 
 
 @formula("aten::index")
@@ -656,11 +616,6 @@ def store_cache(op: Operation) -> Work:
     the pools. Source: sglang's `jit_kernel/kvcache.py`."""
     k, v, slots = op.input(0), op.input(1), op.input(4)
     return Work(Family.MOVEMENT, k.dtype, 0, (k, v, slots), (k, v))
-
-
-def _least(taken: Tensor, source: Tensor) -> Tensor:
-    """Return what is read of `source` if `taken` comes from it: at most all of it."""
-    return taken if taken.size <= source.size else source
 
 
 @formula("ConstantOfShape Range RandomNormalLike RandomUniformLike NonZero")
@@ -735,14 +690,10 @@ def after_skip(op: Operation) -> Work:
 
 
 @formula(
-    "BatchNormalization", aten="batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm"
+    "BatchNormalization LpNormalization",
+    aten="batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm",
 )
-def batch_norm(op: Operation) -> Work:
-    """In inference a scale and a shift by known statistics: two operations per element."""
-    return _norm(op, 2)
-
-
-@formula("LpNormalization")
-def lp_norm(op: Operation) -> Work:
-    """A square, a sum and a quotient per element."""
-    return _norm(op, 3)
+def other_norms(op: Operation) -> Work:
+    """Batch norm is in inference a scale and a shift by known statistics: two operations per
+    element. LpNormalization is a square, a sum and a quotient."""
+    return _norm(op, 3 if op.op_type == "LpNormalization" else 2)

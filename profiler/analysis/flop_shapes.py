@@ -153,6 +153,25 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(dims)
 
 
+_RANKS = {"complex": 3, "float": 2, "bfloat": 2, "int": 1, "uint": 1, "bool": 0}
+
+
+def together(inputs: tuple[Tensor, ...]) -> Tensor:
+    """Return what `inputs` broadcast to by NumPy's rules, in torch's promoted type.
+
+    Raises DoesNotFit if they do not broadcast.
+    """
+    dims = broadcast(*(tensor.dims for tensor in inputs))
+    if dims is None or not inputs:
+        raise DoesNotFit
+    strongest = max(inputs, key=lambda t: (_rank(t), bool(t.dims), t.width or 0))
+    return Tensor(strongest.dtype, dims)
+
+
+def _rank(tensor: Tensor) -> int:
+    return _RANKS.get(tensor.dtype.rstrip("0123456789emfnuz"), 2)
+
+
 def _tensors(text: str) -> tuple[Tensor, ...] | None:
     found = []
     for word in text.split():

@@ -212,10 +212,9 @@ class _Row(Struct, frozen=True):
 def _rows(around: Around, inside: Inside) -> list[_Row]:
     """All rows, depth first: stages in order, the nodes in submodules by time."""
     folded, paths = inside.folded, inside.paths
-    children: list[list[int]] = [[] for _ in folded.parent]
+    children: dict[int, list[int]] = {}
     for node, parent in enumerate(folded.parent):
-        if parent >= 0:
-            children[parent].append(node)
+        children.setdefault(parent, []).append(node)
     roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
     measured = (_OWN, _COMMANDS, _EXECUTIONS)
     own_ns, commands, executions = (inside.sums[:, :, at].tolist() for at in measured)
@@ -226,7 +225,7 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
     def add_below(row: _Row, at: int) -> None:
         """The nodes in one, the row `at`, that ran in a stage, longest first."""
         stage = row.of_stage
-        ran = [n for n in children[row.within] if commands[n][stage] > 0]
+        ran = [n for n in children.get(row.within, ()) if commands[n][stage] > 0]
         for node in sorted(ran, key=lambda n: (-own_ns[n][stage], folded.name[n])):
             member = folded.members[node][0]
             kind = paths.kind[member]
@@ -289,9 +288,8 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
     taken = [name for name in _Row.__struct_fields__ if name != "kind"]
     columns = {name: [getattr(row, name) for row in rows] for name in taken}
     columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
-    frame = (
-        pl.DataFrame(columns, strict=False).with_row_index("node").hstack(_measures(rows, inside))
-    )
+    own = pl.DataFrame(columns, strict=False).with_row_index("node")
+    frame = own.hstack(_measures(rows, inside))
     parent = pl.col("parent").cast(pl.UInt32, strict=False)
     inner = frame.group_by(node=parent).agg(inner_ns=pl.col("elapsed_ns").sum())
     whole_ns = rows[0].elapsed_ns
@@ -394,13 +392,12 @@ def inside(
     of, parent = np.array(blocks.of, dtype=np.int64), np.array(blocks.parent, dtype=np.int64)
     by_node = np.zeros((len(parent), stages, sums.shape[2]))
     by_role = np.zeros((len(parent), stages, len(names)))
+    one_by_one = np.zeros((len(paths.parent), stages, 2))
     for at in range(stages):
         np.add.at(by_node[:, at], of[leaf[kept]], sums[at, kept])
         np.add.at(by_role[:, at], (of[leaf[with_role]], role[with_role]), total[at, with_role])
-    _upwards(parent, by_node, by_role)
-    one_by_one = np.zeros((len(paths.parent), stages, 2))
-    for at in range(stages):
         np.add.at(one_by_one[:, at], leaf[kept], sums[at][kept][:, [0, 2]])
+    _upwards(parent, by_node, by_role)
     _upwards(np.array(paths.parent, dtype=np.int64), one_by_one)
     visits = np.zeros((len(parent), stages), dtype=np.int64)
     np.add.at(visits, of, _visits(paths, leaf, cells, stage, calls, stages))
@@ -408,8 +405,7 @@ def inside(
 
 
 def _upwards(parent: Times, *sums: Sums) -> None:
-    """Add to each node the values of the nodes in it, in place; parents come before their
-    children."""
+    """Add to each node the values of those in it, in place; parents come before children."""
     for nodes, heads, parents in _levels(parent):
         for values in sums:
             values[parents] += np.add.reduceat(values[nodes], heads, axis=0)

@@ -243,8 +243,7 @@ def _first(rules: _Rules, text: str) -> str:
 #     aten::linear, aten::addmm, Gemm, FusedMatMul, MatMulNBits → matmul
 #     aten::_to_copy, Cast                                      → cast (moves data)
 #
-# `Sort` is what operations have in common if their place in the model decides what they are
-# for.
+# `Sort` is what operations have in common whose place in the model decides what they are for.
 
 
 class Sort(Enum):
@@ -430,8 +429,7 @@ class FusedKernel(Struct, frozen=True):
 
 @lru_cache(maxsize=1 << 14)
 def fused_kernel(name: str) -> FusedKernel | None:
-    """What a kernel of torch.compile (Triton's, or C++ for the CPU) fuses, None for every other
-    name."""
+    """What a kernel of torch.compile (Triton's, or C++ for the CPU) fuses, None for other names."""
     match = re.match(_COMPILED, name)
     if match is None:
         return None
@@ -579,8 +577,7 @@ def module_path(layer: str, root: str = "") -> str:
 
 @lru_cache(maxsize=1 << 14)
 def class_in(name: str) -> str:
-    """The class in the name of a module (`Linear_3`), as importers of torch's traces have it, or
-    ""."""
+    """The class in a module's name (`Linear_3`) as importers of torch's traces have it, else ""."""
     return _CLASS_NUMBER.sub("", name) if _CLASS_LIKE.fullmatch(name) else ""
 
 
@@ -660,8 +657,7 @@ class Places:
         return named, "path" if named is not None else ""
 
     def _beside(self, path: str) -> Purpose | None:
-        """Return what a module is for by the modules beside it or in it, None if they do not
-        say."""
+        """Return what a module is for by those beside it or in it, None if they do not say."""
         parent, _, last = path.rpartition(".")
         if path in self._parents:
             return Purpose.ATTENTION

@@ -321,9 +321,7 @@ def activity_of_devices(of: Inputs) -> tuple[pl.DataFrame, int]:
         return pl.DataFrame(schema=typed), 0
     stages = _counted_stages(of)
     rows = pl.DataFrame(
-        [row for gaps in devices for row in _of_device(gaps, stages)],
-        schema=typed,
-        orient="row",
+        [row for gaps in devices for row in _of_device(gaps, stages)], schema=typed, orient="row"
     )
     work = of.table("activity").filter(pl.col("what") == Activity.WORK.value).select(*typed)
     in_others = {"what": pl.lit(Activity.OTHER_WORK.value), "role": pl.lit(None, pl.String)}

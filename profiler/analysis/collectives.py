@@ -107,10 +107,7 @@ def _exposed_collectives(found: Finding) -> Words:
             "computation is left to overlap with them"
         )
     if on_several(found):
-        many = {
-            "devices": named_devices(found),
-            "share": value_range(found, "exposed_share"),
-        }
+        many = {"devices": named_devices(found), "share": value_range(found, "exposed_share")}
         title = said(
             "Collectives on {devices} are exposed for {share} of the run: they compute nothing "
             "meanwhile",
@@ -134,11 +131,7 @@ def _exposed_collectives(found: Finding) -> Words:
         most = said("at most {without_them_ns}", without_them_ns=given["without_them_ns"])
         given["gain"] = said("nothing") if is_no_gain(found, "without_them_ns") else most
         caveat = joined(" ", [filled(one, given) for one in (_HOST_IS_LATE, caveat)])
-    return Words(
-        title=title,
-        caveat=caveat,
-        recommendation=_recommendation(found),
-    )
+    return Words(title=title, caveat=caveat, recommendation=_recommendation(found))
 
 
 def _has_little_to_overlap(found: Finding) -> bool:

@@ -93,12 +93,7 @@ SUBMODULE = col(
 LAYER = col(
     "layer", STRING, "tensor-level operation: module path or node name", kind="layer", key=True
 )
-OP_TYPES = col(
-    "op_types",
-    STRING,
-    "op types, longest time first, joined with commas",
-    kind="list",
-)
+OP_TYPES = col("op_types", STRING, "op types, longest time first, joined with commas", kind="list")
 
 
 # --- polars expressions that the tables of several analyses share.

@@ -41,17 +41,7 @@ from profiler.run.columns import (
 from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
 from profiler.run.launches import device_work
 from profiler.run.run import Run
-from profiler.text import (
-    Note,
-    NoteCode,
-    Said,
-    count,
-    counted,
-    duration,
-    filled,
-    percent,
-    said,
-)
+from profiler.text import Note, NoteCode, Said, count, counted, duration, filled, percent, said
 from profiler.trace.events import DropKind, device_kind
 
 # --- Words of the accounting: closed sets.

@@ -280,10 +280,7 @@ def evidence_name(name: str, noun: Noun) -> str:
 
 _LABELS: Mapping[Noun, Mapping[str, Said]] = {  # of the column `commands`, by keys of tables
     Noun.KERNELS: _labels(
-        said("kernel launches"),
-        said("device operations"),
-        said("events"),
-        said("events"),
+        said("kernel launches"), said("device operations"), said("events"), said("events")
     ),
     Noun.NODES: _labels(said("nodes"), said("nodes"), said("nodes"), said("nodes + host")),
     Noun.OPERATORS: _labels(

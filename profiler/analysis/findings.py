@@ -29,9 +29,7 @@ from profiler.analysis.finding_text import (
     words,
 )
 from profiler.analysis.gains import Gain, Gains
-from profiler.analysis.profiling_overhead import (
-    RECORDING_RULES,
-)
+from profiler.analysis.profiling_overhead import RECORDING_RULES
 from profiler.analysis.result import (
     FINDINGS,
     SEVERITIES,
@@ -159,11 +157,7 @@ def replayed(finding: Finding, gains: Gains, total_ns: int, at_once: float = 1.0
         evidence["saved_ns"] = gain.recorded
     if "saved_share" in evidence:
         evidence["saved_share"] = share(gain.recorded, total_ns)
-    evidence |= {
-        "gain_ns": gain.recorded,
-        "gain_low_ns": gain.low,
-        "gain_high_ns": gain.high,
-    }
+    evidence |= {"gain_ns": gain.recorded, "gain_low_ns": gain.low, "gain_high_ns": gain.high}
     if launches and gain.recorded > (1 + _NEAR) * less_ns:
         evidence["launching_ns"] = round(launching_ns)
     return replace(finding, evidence=evidence, cost_ns=gain.recorded)
@@ -337,13 +331,7 @@ def none_applies(analysis: Analysis) -> Said:
     return said("{checked} of {rules} checked, none applies", checked=checked, rules=known)
 
 
-SECTION = SectionKind(
-    "findings",
-    20,
-    said("Findings"),
-    _parts,
-    tables=("findings",),
-)
+SECTION = SectionKind("findings", 20, said("Findings"), _parts, tables=("findings",))
 
 
 # --- Findings with their sentences, as files, SQL and JSON have them.

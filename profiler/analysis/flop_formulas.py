@@ -339,8 +339,7 @@ def _flops(op: Operation, operations: int) -> int:
 
 
 @formula(
-    "Softmax LogSoftmax BiasSoftmax",
-    aten="softmax _softmax log_softmax _log_softmax _safe_softmax",
+    "Softmax LogSoftmax BiasSoftmax", aten="softmax _softmax log_softmax _log_softmax _safe_softmax"
 )
 def softmax(op: Operation) -> Work:
     """Five operations an element: maximum, difference, exp, sum, quotient; six of com.microsoft's

@@ -32,13 +32,7 @@ from profiler.run.device_timeline import Axes
 from profiler.run.intervals import Codes, Stretches, Times, batches, group_heads
 from profiler.run.launches import NOBODY, DeviceAxis, Launches
 from profiler.run.run import Run
-from profiler.trace.events import (
-    HOST_TRACK,
-    NO_RANK,
-    Call,
-    device_of_rank,
-    rank_of_device,
-)
+from profiler.trace.events import HOST_TRACK, NO_RANK, Call, device_of_rank, rank_of_device
 
 # --- Calls of which drops say that commands are missing.
 

@@ -176,13 +176,7 @@ IDLE: tuple[Column, ...] = (
         hide_if_zero=True,
     ),
     col("idle_of_run_ns", NS, "idle_ns - before_after_ns + unallocated_ns", label="idle"),
-    col(
-        "idle_share",
-        SHARE,
-        "idle_of_run_ns / end-to-end time",
-        True,
-        label="idle of run",
-    ),
+    col("idle_share", SHARE, "idle_of_run_ns / end-to-end time", True, label="idle of run"),
     col(
         "transfer_ns",
         NS,

@@ -74,12 +74,7 @@ from profiler.analysis.table_text import (
     table,
     why_no_waits,
 )
-from profiler.analysis.transfers import (
-    COPIES,
-    CPU_FALLBACK,
-    DEVICE_TRANSITIONS,
-    gain_without,
-)
+from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS, gain_without
 from profiler.run.columns import Column
 from profiler.run.intervals import Stretches, ends
 from profiler.text import Said, Value, count, filled, said, sentence

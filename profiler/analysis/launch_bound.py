@@ -511,8 +511,7 @@ def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
     """Of the steps of the table of calls, or some of its rows; None without steps."""
     in_steps, first = calls.filter(pl.col("step") >= 0), pl.col("before_kernel_ns")
     steps = in_steps.group_by("pipeline", "step").agg(
-        pl.col("launch_bound_ns").sum(),
-        before=pl.when(first.is_not_null().all()).then(first.sum()),
+        pl.col("launch_bound_ns").sum(), before=pl.when(first.is_not_null().all()).then(first.sum())
     )
     if steps.is_empty():
         return None

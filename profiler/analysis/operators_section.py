@@ -502,7 +502,7 @@ def _data_movement(found: Finding) -> Words:
 
 
 SENTENCES: Sentences = {
-    Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")},
+    Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")}
 }
 RULES = (
     Rule(

@@ -67,13 +67,7 @@ from profiler.analysis.profiling_overhead import (
     uncaptured_modules,
 )
 from profiler.analysis.requests import of_requests, request_facts
-from profiler.analysis.result import (
-    Analysis,
-    Finding,
-    ReportInput,
-    RunSummary,
-    StepSummary,
-)
+from profiler.analysis.result import Analysis, Finding, ReportInput, RunSummary, StepSummary
 from profiler.analysis.roofline_section import peak_facts
 from profiler.analysis.run_headline import events_fact, headline, replay_facts
 from profiler.analysis.self_check import contradiction_facts
@@ -81,13 +75,7 @@ from profiler.analysis.shapes import OF_PEAK, SHAPES, costliest_shapes, once, wi
 from profiler.analysis.stages import calls_overlap
 from profiler.analysis.steps import by_cache, step_bars
 from profiler.analysis.submodules import SUBMODULES, are_hidden
-from profiler.analysis.table_text import (
-    renamed,
-    table,
-    why_not,
-    with_known_idle,
-    with_known_work,
-)
+from profiler.analysis.table_text import renamed, table, why_not, with_known_idle, with_known_work
 from profiler.run.columns import Column
 from profiler.run.intervals import batches
 from profiler.run.run import Run
@@ -105,11 +93,7 @@ from profiler.text import (
     sentence,
 )
 from profiler.trace.events import NO_RANK, device_kind, rank_of_device
-from profiler.trace.manifest_fields import (
-    AttributedTo,
-    Device,
-    HealthRule,
-)
+from profiler.trace.manifest_fields import AttributedTo, Device, HealthRule
 
 # --- From when to when a run lasted.
 

@@ -23,13 +23,7 @@ from profiler.analysis.collectives import (
 )
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Part, SectionGroup, SectionKind
-from profiler.analysis.finding_text import (
-    MATERIAL,
-    Rule,
-    Words,
-    end_to_end_ns,
-    share,
-)
+from profiler.analysis.finding_text import MATERIAL, Rule, Words, end_to_end_ns, share
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import table
@@ -166,12 +160,7 @@ RANKS: tuple[Column, ...] = (
         label="waited for others",
         hide_if_zero=True,
     ),
-    col(
-        "compared",
-        INT64,
-        f"its collectives with a known last rank: none {LATE}",
-        importance=7,
-    ),
+    col("compared", INT64, f"its collectives with a known last rank: none {LATE}", importance=7),
     col("last", INT64, "those of them in which it was the last", importance=7),
     col("last_share", SHARE, "last / compared", True, label="was last"),
     col(

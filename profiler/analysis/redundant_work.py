@@ -516,9 +516,7 @@ def _recomputed(found: Finding) -> Words:
 
 
 _RECOMPUTED = Rule(
-    recomputed,
-    _recomputed,
-    said("Compute once, before the loop, what no step changes"),
+    recomputed, _recomputed, said("Compute once, before the loop, what no step changes")
 )
 
 

@@ -24,11 +24,7 @@ from profiler.analysis.question import table_named
 from profiler.errors import InputError
 from profiler.run.columns import COMMANDS, INT32, NS, RATIO, STRING, Column, col
 from profiler.run.run import to_pandas
-from profiler.text import (
-    Note,
-    NoteCode,
-    Value,
-)
+from profiler.text import Note, NoteCode, Value
 from profiler.trace.events import Drop
 from profiler.trace.manifest_fields import (
     Attribution,

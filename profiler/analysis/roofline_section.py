@@ -209,10 +209,7 @@ def _odd_and_few(analysis: Analysis, submodule: str, role: str, units: int) -> t
 
 
 _ADVICE: Mapping[str, tuple[Said, Said]] = {  # in a sentence, and in one line
-    "attention": (
-        said("Try another attention backend."),
-        said("Try another attention backend"),
-    ),
+    "attention": (said("Try another attention backend."), said("Try another attention backend")),
     "odd attention": (
         said("Try another attention backend, and lengths and head sizes that are multiples of 64."),
         said("Try another attention backend; lengths in multiples of 64"),

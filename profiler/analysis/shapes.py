@@ -18,14 +18,7 @@ from msgspec.structs import replace
 from profiler.analysis.commands import SUBMODULE, Kinds, ratio, timelines_of
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Part, SectionGroup, SectionKind
-from profiler.analysis.flop_shapes import (
-    Family,
-    Shapes,
-    Tensor,
-    Work,
-    parse_shapes,
-    whole_text,
-)
+from profiler.analysis.flop_shapes import Family, Shapes, Tensor, Work, parse_shapes, whole_text
 from profiler.analysis.flops import KindWork, heads_and_lengths, product_sizes
 from profiler.analysis.kernels import with_occupancy
 from profiler.analysis.question import Table

@@ -12,11 +12,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.collectives import computed_on, stretches_of
-from profiler.analysis.commands import (
-    COMPUTES,
-    MOVES,
-    CommandArrays,
-)
+from profiler.analysis.commands import COMPUTES, MOVES, CommandArrays
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
     MATERIAL,
@@ -696,5 +692,5 @@ TABLES = (
 
 
 SENTENCES: Sentences = {
-    CopyDirection: {CopyDirection.HOST_AND_DEVICE: said("between host and device")},
+    CopyDirection: {CopyDirection.HOST_AND_DEVICE: said("between host and device")}
 }

@@ -35,10 +35,7 @@ _FINE = 1.2  # smaller factors have two decimals
 _MOST_SHOWN = 999
 _NEARLY_ALL = 0.95  # of a gain
 _SMALL = 0.05  # of a gain: a smaller certain part is not named
-_MARKS = {
-    Kind.AT_BEST: said("at best"),
-    Kind.OTHER_IMAGE: said("changes the result"),
-}
+_MARKS = {Kind.AT_BEST: said("at best"), Kind.OTHER_IMAGE: said("changes the result")}
 _LEFT_OUT = {  # kinds that the total leaves out, in the order of rungs
     Kind.AT_BEST: said("{numbers} (at best)"),
     Kind.OTHER_IMAGE: said("{numbers} (other result)"),
@@ -56,13 +53,7 @@ _COLUMNS: tuple[Column, ...] = (
         label="combined",
     ),
     Column(
-        "after_factor",
-        FLOAT64,
-        "ratio",
-        "time now / after_ns",
-        True,
-        "its factor",
-        kind="number",
+        "after_factor", FLOAT64, "ratio", "time now / after_ns", True, "its factor", kind="number"
     ),
 )
 _NOTE = col(
@@ -145,8 +136,7 @@ def recording_note(ladder: Ladder) -> Said | None:
         )
     if ladder.stacks:
         return said(
-            "at most {most} of this is Python stacks: record without, or --untraced",
-            most=most,
+            "at most {most} of this is Python stacks: record without, or --untraced", most=most
         )
     return said(
         "at most {most} of this is recording: predict --untraced MS takes it out", most=most
@@ -230,10 +220,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     if not ladder.rungs:
         if ladder.refused is None or not opening.advice:
             return opening
-        why = said(
-            "gains are upper bounds: {why}",
-            why=worded_note(ladder.refused),
-        )
+        why = said("gains are upper bounds: {why}", why=worded_note(ladder.refused))
         return replace(opening, advice_notes=(*opening.advice_notes, why))
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)
@@ -335,11 +322,7 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
         now, lead = duration(ladder.before_ns), said("The run takes {now}.")
         if ladder.pipelines > 1:
             lead = said("A pipeline call takes {now}.")
-        yield Part(
-            lead=said(lead.template, now=now),
-            table=_table(ladder),
-            notes=tuple(notes),
-        )
+        yield Part(lead=said(lead.template, now=now), table=_table(ladder), notes=tuple(notes))
     if ladder.left:
         why: str = ""
         if ladder.refused is not None:
@@ -361,9 +344,7 @@ def _table(ladder: Ladder) -> TableView | None:
         ns, before = ladder.total.ns, ladder.before_ns
         last = (said("all together"), round(ns), before / ns if ns else None)
         total = pl.DataFrame(
-            [(*last, None, None, _left_out(ladder) or None)],
-            schema=schema(columns),
-            orient="row",
+            [(*last, None, None, _left_out(ladder) or None)], schema=schema(columns), orient="row"
         )
     frame = pl.DataFrame(rows, schema=schema(columns), orient="row")
     return table(
@@ -433,7 +414,7 @@ SENTENCES: Sentences = {
         Refusal.SEVERAL_AT_ONCE: said("calls of {devices} run at the same time"),
         Refusal.MANY_CALLS: said("{calls} calls take long: profile-sd3 predict does"),
         Refusal.COLLECTIVES: said("devices wait for one another in collectives"),
-    },
+    }
 }
 add_sentences(SENTENCES)
 

@@ -24,13 +24,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.roofline import Bound
 from profiler.errors import InputError
 from profiler.prediction.pieces import HOST
-from profiler.prediction.requests import (
-    SEED,
-    Simulation,
-    mean_durations,
-    run_closed_loop,
-    simulate,
-)
+from profiler.prediction.requests import SEED, Simulation, mean_durations, run_closed_loop, simulate
 from profiler.prediction.scenario import PlacementNote, Scenario
 from profiler.prediction.workload import DEFAULT_ORDER, Order, Task, Workload, request_graph
 from profiler.run.launches import launches_of

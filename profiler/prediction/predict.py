@@ -259,9 +259,7 @@ def _calls(run: Run, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
     ).join(computed, on="call", how="inner", maintain_order="left")
     found: dict[int, list[_Call]] = {}
     columns = calls.select(
-        "number",
-        pl.col("submodule", "device").cast(pl.String),
-        *("start_ns", "end", "from", "to"),
+        "number", pl.col("submodule", "device").cast(pl.String), *("start_ns", "end", "from", "to")
     )
     for number, submodule, device, begin, end, first, last in columns.iter_rows():
         found.setdefault(number, []).append(_Call(submodule, device, begin, end, (first, last)))

@@ -74,9 +74,7 @@ _OF_REQUEST = 0.01
 
 
 def reasons_of(
-    before: Sequence[ReplayedCall],
-    now: Sequence[ReplayedCall],
-    one_launch: Sequence[ReplayedCall],
+    before: Sequence[ReplayedCall], now: Sequence[ReplayedCall], one_launch: Sequence[ReplayedCall]
 ) -> Iterator[Note]:
     """Yield what determines the time of the request `now`: gains from less work relative to
     `before` (same steps, otherwise as recorded), submodules that wait for launches, and the time if

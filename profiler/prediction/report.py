@@ -29,13 +29,7 @@ from profiler.prediction.ladder_section import ladder_document
 from profiler.prediction.placement import BestPlacement
 from profiler.prediction.predict import Measured, Part, Prediction, RecordedLatency
 from profiler.prediction.requests import Simulation
-from profiler.prediction.scenario import (
-    Assumption,
-    PlacementNote,
-    Reason,
-    Unknown,
-    precision,
-)
+from profiler.prediction.scenario import Assumption, PlacementNote, Reason, Unknown, precision
 from profiler.prediction.workload import Order
 from profiler.run.columns import FLOAT64, NS, RATIO, SHARE, STRING, Column, col, schema
 from profiler.text import Note, counted, duration, percent, said
@@ -427,7 +421,7 @@ FACTORS: Sentences = {
         Assumption.SHARE_OF_BATCHED: said(
             "batched calls of {submodule} {share} times ({low_share} to {high_share})"
         ),
-    },
+    }
 }
 
 SENTENCES: Sentences = {

@@ -90,10 +90,7 @@ class RequestTime(Struct, frozen=True):
 
 
 def request_time(
-    workload: Workload,
-    spread: Mapping[str, tuple[float, float]],
-    *,
-    resamples: int = RESAMPLES,
+    workload: Workload, spread: Mapping[str, tuple[float, float]], *, resamples: int = RESAMPLES
 ) -> RequestTime:
     """The time of one request of `workload`; `spread` as in `changes.Changed`."""
     if not workload.tasks:  # pipeline calls without known work

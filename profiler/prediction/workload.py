@@ -193,10 +193,7 @@ class Tokens(Struct, frozen=True):
 
 
 def token_counts(
-    grids: Mapping[_Dims, _Dims],
-    seen: Collection[_Dims],
-    tokens: Tokens,
-    shapes: Collection[_Dims],
+    grids: Mapping[_Dims, _Dims], seen: Collection[_Dims], tokens: Tokens, shapes: Collection[_Dims]
 ) -> dict[int, int]:
     """Map old to new numbers of tokens, for the `grids` (new by old) that have tokens.
 

@@ -587,9 +587,7 @@ def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
         lookup.of(call.thread, call.start_ns).calls.append(call)
     prompts = frames.of_kind(Kind.ENCODE_PROMPT).outermost()
     for ranges, name in ((steps, "steps"), (prompts, "prompts")):
-        for start, end, thread in zip(
-            ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
-        ):
+        for thread, start, end in (_times(ranges, index) for index in range(len(ranges))):
             getattr(lookup.of(thread, start), name).append((start, end))
     for section in sections:
         section.steps.sort()

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -86,9 +87,6 @@ class _Work(NamedTuple):
     module: str
     bytes_read: int
     bytes_written: int
-
-    def kind(self, builder: CommandBuilder, stage: str, step: int) -> tuple[int, ...]:
-        return builder.kind(**self._asdict(), stage=stage, step=step)
 
 
 @dataclass(slots=True)
@@ -229,8 +227,12 @@ class CommandWriter:
                 name = trace.events.name_of(launching)
                 kinds[kind.item(one)] = builder.kind(track, name, "", stage=stage, step=step)
             else:
-                work = self._known_work(members.item(member.item(one)))
-                kinds[kind.item(one)] = work.kind(builder, stage, step)
+                which = members.item(member.item(one))
+                alike = self._alike.item(which)
+                if alike not in self._known:
+                    self._known[alike] = self._work(which)
+                work = self._known[alike]._asdict()
+                kinds[kind.item(one)] = builder.kind(**work, stage=stage, step=step)
         texts = [kinds[code] for code in range(len(kinds))]
         begun = builder.add_all(texts, kind, trace.start_ns[event], trace.duration_ns[event])
         builder.link_all(begun + call_at[of_call.reshape(-1)], begun + at[launched])
@@ -278,11 +280,9 @@ class CommandWriter:
                 for name in ("occupancy", "blocks", "warps")
             )
             # Kineto has 0 for kernels with more shared memory than its estimate knows of
-            shares = [
-                None if share == 0 and (count or 0) >= 1 else share
-                for share, count in zip(shares, warps, strict=True)
-            ]
-            share = _mean(shares, lengths)
+            pairs = zip(shares, warps, strict=True)
+            known = [None if share == 0 and (count or 0) >= 1 else share for share, count in pairs]
+            share = _mean(known, lengths)
             yield Occupancy(
                 device=device,
                 kernel=kernel,
@@ -303,12 +303,6 @@ class CommandWriter:
 
     def _times(self, row: int) -> tuple[int, int]:
         return self.trace.start_ns.item(row), self.trace.duration_ns.item(row)
-
-    def _known_work(self, member: int) -> _Work:
-        kind = self._alike.item(member)
-        if kind not in self._known:
-            self._known[kind] = self._work(member)
-        return self._known[kind]
 
     def _work(self, member: int) -> _Work:
         row = self.launches.row.item(member)
@@ -464,22 +458,19 @@ def host_activities(
     rows = trace.rows_of(*_KINDS)
     if not len(rows) or not len(launches):
         return ()
+    place = attrgetter("name", "thread", "start_ns", "duration_ns")
     every = [gap for here in by_device.values() for gap in _gaps(trace, launches, here, begin_ns)]
     gaps = nlargest(_GAPS_IN_ALL, every, key=lambda gap: gap.length_ns)
     launching = {int(trace.thread[gap.launch]) for gap in gaps}
     threads = {thread: _Thread.of(trace, rows, thread) for thread in launching}
     most = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
     known = [one for one in most if one is not None]
-    told = {_place(one) for one in known}
+    told = {place(one) for one in known}
     for gap in gaps:
         slow = threads[int(trace.thread[gap.launch])].slow_calls(gap)
-        known += [one for one in slow if _place(one) not in told]
-        told |= {_place(one) for one in slow}
+        known += [one for one in slow if place(one) not in told]
+        told |= {place(one) for one in slow}
     return tuple(sorted(known, key=lambda one: (one.start_ns, one.duration_ns)))
-
-
-def _place(one: HostActivity) -> tuple[str, str, int, int]:
-    return one.name, one.thread, one.start_ns, one.duration_ns
 
 
 def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -> list[_Gap]:

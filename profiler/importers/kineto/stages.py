@@ -68,11 +68,7 @@ BatchOf = Callable[[CallRange], int]  # leading dimension of a call's inputs, 0 
 
 
 def branches_of(
-    section: Section,
-    stages: list[str],
-    steps: list[int],
-    submodules: list[str],
-    batch_of: BatchOf,
+    section: Section, stages: list[str], steps: list[int], submodules: list[str], batch_of: BatchOf
 ) -> Iterator[str]:
     """The branch of each call of a section, "" for calls without branches.
 
@@ -91,14 +87,14 @@ def branches_of(
         for call, step in zip(calls, steps, strict=True)
         if step >= 0 and call.ran is Ran.EXECUTED
     )
-    seen: Counter[tuple[int, str]] = Counter()
+    seen = set[tuple[int, str]]()
     for index, (call, stage, step) in enumerate(zip(calls, stages, steps, strict=True)):
         branch = ""
         if index in passes:
             branch = "negative_prompt" if passes[index] else "prompt"
         elif stage == "denoise" and not is_decoder(call) and call.ran is Ran.EXECUTED:
             key = (step, call.instance)
-            branch = "cond" if seen[key] == 0 else "uncond"
+            branch = "uncond" if key in seen else "cond"
             # one call holds both branches if it has twice as many inputs as images decoded, or more
             # of them where the VAE takes its images one by one and the encoders saw two prompts; if
             # shapes were not recorded, if they saw two prompts
@@ -106,12 +102,12 @@ def branches_of(
             more = guided and batch > images and batch % 2 == 0
             if per_step[key] == 1 and (batch == 2 * images or more if batch else guided):
                 branch = "batched"
-            seen[key] += 1
+            seen.add(key)
         yield branch
 
 
 def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) -> dict[int, int]:
-    """The pass of each text encoder call over the encoder, by the call's index: 0 for the first.
+    """The pass of each text encoder call, by the call's index: 0 for the encoder's first, else 1.
 
     Passes are counted within one `encode_prompt` if it runs the encoders twice (the prompt, then
     the negative prompt), else over the whole section.
@@ -128,12 +124,12 @@ def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) 
     counts = Counter((frame[i], submodules[i]) for i in encoders)
     if max(counts.values(), default=0) < 2:
         frame = dict.fromkeys(encoders, 0)
-    seen: Counter[tuple[int, str]] = Counter()
+    seen = set[tuple[int, str]]()
     passes = {}
     for index in encoders:
         key = (frame[index], submodules[index])
-        passes[index] = min(seen[key], 1)
-        seen[key] += 1
+        passes[index] = int(key in seen)
+        seen.add(key)
     return passes
 
 
@@ -154,19 +150,19 @@ def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
     embedded = marks.embedded()
     found: list[tuple[int, int]] = []
     chunk_before = False  # whether the last decoder made frames, and nothing started since
-    begin: tuple[int, Convolution] | None = None
+    begin: int | None = None
     for place, one in enumerate(eager):
         if one.embeds_latents:
-            begin = (_first(marks, eager, place), one)
-            chunk_before &= begin[0] == one.start_ns
+            begin = _first(marks, eager, place)
+            chunk_before &= begin == one.start_ns
         elif one.results == _IMAGE and begin is not None:
             end = marks.laid_out(one.end_ns)
-            since = found[-1][1] if found else begin[0]
-            begun_since = bisect_left(embedded, since) < bisect_left(embedded, begin[0])
+            since = found[-1][1] if found else begin
+            begun_since = bisect_left(embedded, since) < bisect_left(embedded, begin)
             if chunk_before and one.video and not begun_since:
                 found[-1] = (found[-1][0], end)
             else:
-                found.append((begin[0], end))
+                found.append((begin, end))
             chunk_before, begin = one.video, None
     return found
 
@@ -571,9 +567,8 @@ def _closings(in_loop: list[CallRange]) -> list[int]:
     call of a pair."""
     closing = [call.instance for call in in_loop if is_denoiser(call)]
     closing = closing or list(dict.fromkeys(call.instance for call in in_loop))
-    closers = [
-        call for call in in_loop if call.instance == closing[-1] and call.ran is Ran.EXECUTED
-    ]
+    ran = (call for call in in_loop if call.ran is Ran.EXECUTED)
+    closers = [call for call in ran if call.instance == closing[-1]]
     followed = [*(later.same_step for later in closers[1:]), False]
     return sorted(call.end_ns for call, more in zip(closers, followed, strict=True) if not more)
 
@@ -657,13 +652,12 @@ def add_host_work(
     """Add the host work of one section as commands of the track `Host` of the device `root`."""
     track = Track(root, HOST_TRACK, "host")
     found = _largest(frames, staging)
-    steps = np.array([start for start, _ in staging.section.steps], dtype=np.int64)
-    for row, start, end in zip(
-        found.row.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), strict=True
-    ):
+    steps = [start for start, _ in staging.section.steps]  # in order
+    columns = (column.tolist() for column in (found.row, found.start_ns, found.end_ns))
+    for row, start, end in zip(*columns, strict=True):
         name = frames.name(row)
-        first = int(np.searchsorted(steps, start))
-        is_step = first < len(steps) and int(steps[first]) < end
+        first = bisect_left(steps, start)
+        is_step = first < len(steps) and steps[first] < end
         layer = "scheduler.step" if is_step else _layer(name, staging, start)
         stage, step = staging.stage_at(start), staging.step_at(start)
         builder.add(track, layer, plain_name(name), start, end - start, stage=stage, step=step)

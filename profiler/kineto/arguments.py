@@ -13,6 +13,7 @@ from typing import Any, overload
 import msgspec
 import numpy as np
 
+from profiler.files import decoded
 from profiler.kineto.operators import Scalar
 from profiler.trace.columns import Int32s, Int64s
 
@@ -273,3 +274,18 @@ def known_numbers(numbers: Sequence[Int64s]) -> dict[str, Int64s]:
 def _number(args: Args, name: str) -> int:
     value = getattr(args, name)
     return value if type(value) is int and -_LARGEST < value < _LARGEST else NO_NUMBER
+
+
+def node_name(args: Args) -> str:
+    """The name that the user gave to a CUDA graph node's part (`mark_kernels` of torch ≥ 2.14); the
+    innermost if there are several, "" if none."""
+    if args.node is None:
+        return ""
+    name, text = args.name, args.annotation
+    if isinstance(text, str):
+        try:
+            several = decoded(text, list[dict[str, Scalar]])
+        except msgspec.MsgspecError:
+            return text
+        name = next((one["name"] for one in reversed(several) if "name" in one), name)
+    return name if isinstance(name, str) else ""

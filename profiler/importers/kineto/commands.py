@@ -34,7 +34,7 @@ from profiler.importers.kineto.modules import (
     ShapeTexts,
     plain_name,
 )
-from profiler.kineto.arguments import Args, fraction, whole
+from profiler.kineto.arguments import Args, fraction, node_name, whole
 from profiler.kineto.events import Event
 from profiler.kineto.operators import CollectiveArgs, Scalar, copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace, device_name, thread_name
@@ -387,21 +387,6 @@ class CommandWriter:
             device = self._device(event)
             track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
         return track
-
-
-def node_name(args: Args) -> str:
-    """The name that the user gave to a CUDA graph node's part (`mark_kernels` of torch ≥ 2.14); the
-    innermost if there are several, "" if none."""
-    if args.node is None:
-        return ""
-    name, text = args.name, args.annotation
-    if isinstance(text, str):
-        try:
-            several = decoded(text, list[dict[str, Scalar]])
-        except msgspec.MsgspecError:
-            return text
-        name = next((one["name"] for one in reversed(several) if "name" in one), name)
-    return name if isinstance(name, str) else ""
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:

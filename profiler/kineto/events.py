@@ -7,7 +7,7 @@ and 1.9 get today's names. Ranges nest per thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
@@ -94,9 +94,6 @@ class Events(Sequence[Event]):
         name = self.names[self.name.item(row)]
         return Event("X", category, name, pid, tid, None, None, self.args[row])
 
-    def __iter__(self) -> Iterator[Event]:
-        return (self[row] for row in range(len(self)))
-
     def name_of(self, row: int) -> str:
         """The name of one event."""
         return self.names[self.name.item(row)]
@@ -107,8 +104,7 @@ class Events(Sequence[Event]):
 
     def of_category(self, rows: Int64s, category: str) -> Bools:
         """Which of some events are of a category."""
-        known = category in self.categories
-        code = self.categories.index(category) if known else -1
+        code = self.categories.index(category) if category in self.categories else -1
         found: Bools = self.category[rows] == code
         return found
 
@@ -124,10 +120,12 @@ class Events(Sequence[Event]):
         return table[codes]
 
 
-# --- Events of older recorders under today's names.
+# --- Events of older recorders and of Meta's MTIA under today's names, as of a GPU.
 #
 # In PyTorch 1.8 and 1.9, categories were `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`,
-# and ranges of torch or the user were operators.
+# and ranges of torch or the user were operators. Events of MTIA's firmware are copies
+# (`dma_request`), events that a stream records or waits for, and otherwise executed work. Source:
+# traces of HolisticTraceAnalysis, `tests/data/mtia_*`.
 
 
 _CATEGORIES = {
@@ -137,25 +135,11 @@ _CATEGORIES = {
     "Memcpy": "gpu_memcpy",
     "Memset": "gpu_memset",
 }
-OLDER = frozenset(_CATEGORIES)
 _NAMED = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(|DistributedDataParallel\.|## ")
 
 
-def renamed(events: Sequence[Event]) -> None:
-    """Set the categories of events of older recorders to today's, in place."""
-    for event in events:
-        today = _CATEGORIES.get(event.cat)
-        if today is not None:
-            named = today == "cpu_op" and _NAMED.match(event.name)
-            event.cat = "user_annotation" if named else today
-
-
-# --- Events of Meta's MTIA under the categories of a GPU: its firmware's events are copies
-# (`dma_request`), events that a stream records or waits for, and otherwise executed work. Source:
-# traces of HolisticTraceAnalysis, `tests/data/mtia_*`.
-
-
-MTIA = "mtia_ccp_events"
+_MTIA = "mtia_ccp_events"
+_RENAMED = frozenset((*_CATEGORIES, _MTIA))
 _DIRECTIONS = {
     "HOST_TO_DEVICE": "Memcpy HtoD",
     "DEVICE_TO_HOST": "Memcpy DtoH",
@@ -164,18 +148,20 @@ _DIRECTIONS = {
 _STREAM_EVENTS = ("event_record", "event_wait")
 
 
-def _renamed_mtia(events: Sequence[Event]) -> None:
-    """Set the categories of MTIA's events to those of GPU work, in place."""
+def _rename(events: Sequence[Event]) -> None:
+    """Set the categories of events in `_RENAMED`, in place."""
     for event in events:
-        if event.cat != MTIA:
-            continue
-        event.cat = "kernel"
-        if event.name in _STREAM_EVENTS:
-            event.cat = GRAPH_NODES[0]
-        elif event.name == "dma_request" and event.args is not None:
-            event.cat = _COPIES
-            event.name = _DIRECTIONS.get(str(event.args.direction), event.name)
-            event.args.bytes = event.args.size if isinstance(event.args.size, int) else None
+        if event.cat == _MTIA:
+            event.cat = "kernel"
+            if event.name in _STREAM_EVENTS:
+                event.cat = GRAPH_NODES[0]
+            elif event.name == "dma_request" and event.args is not None:
+                event.cat = _COPIES
+                event.name = _DIRECTIONS.get(str(event.args.direction), event.name)
+                event.args.bytes = event.args.size if isinstance(event.args.size, int) else None
+        elif today := _CATEGORIES.get(event.cat):
+            named = today == "cpu_op" and _NAMED.match(event.name)
+            event.cat = "user_annotation" if named else today
 
 
 # --- Events of a trace as columns, added part by part: a few numbers per event, and the arguments
@@ -254,7 +240,7 @@ def _numbers(args: msgspec.Raw) -> list[tuple[str, float]]:
 
 _KEYS = {one.name: one.encode_name for one in msgspec.structs.fields(Args)}
 _NOT_SCALAR = frozenset((*NUMBERS, *RAW, *OF_MTIA))
-_DECODED_CATEGORIES = frozenset(one.encode() for one in (*OLDER, MTIA))  # their events are renamed
+_DECODED_CATEGORIES = frozenset(one.encode() for one in _RENAMED)
 
 
 class _Recoded(Generic[_Key]):
@@ -481,10 +467,8 @@ class EventColumns:
 
     def _add_complete(self, events: list[Event], places: list[int], text: Text) -> None:
         there = {event.cat for event in events}
-        if not OLDER.isdisjoint(there):
-            renamed(events)
-        if MTIA in there:
-            _renamed_mtia(events)
+        if not _RENAMED.isdisjoint(there):
+            _rename(events)
         for event in events if _COPIES in there else ():
             if event.name == "Memcpy" and event.args is not None and event.args.copied:
                 event.name = f"Memcpy {event.args.copied}"

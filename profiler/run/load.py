@@ -64,12 +64,7 @@ from profiler.trace.events import (
     Span,
     rank_of_device,
 )
-from profiler.trace.manifest import (
-    MANIFEST_NAME,
-    Manifest,
-    RunInfo,
-    read_manifest,
-)
+from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.manifest_fields import Shortened
 
 # --- The commands of several traces as one frame, a column at a time.
@@ -126,8 +121,7 @@ def _frame(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
 
 
 def _joined_column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
-    """Return one column of all traces, of which each has one of the `pieces`, and empty
-    `pieces`."""
+    """Return one column of all traces, a piece of each, and empty `pieces`."""
     value = _VARIES if column.name == _ROWS else _one_value(pieces)
     if value is not _VARIES:
         unknown = column.nullable and isinstance(value, int) and value < 0
@@ -405,14 +399,9 @@ def _args_frame(
     if not len(args):
         return None
     command = args.slice if order is None else _positions(order)[args.slice]
-    frame = pl.DataFrame(
-        {
-            "command": command,
-            "key": _text_table(pl.Series(strings, dtype=pl.String), [args.key]).gather(args.key),
-            "kind": args.kind,
-            "value": args.value,
-        }
-    )
+    key = _text_table(pl.Series(strings, dtype=pl.String), [args.key]).gather(args.key)
+    columns = {"command": command, "key": key, "kind": args.kind, "value": args.value}
+    frame = pl.DataFrame(columns)
     if order is not None:
         frame = frame.sort("command", maintain_order=True)
     value = pl.struct("kind", "value").map_batches(
@@ -466,9 +455,8 @@ def together(traces: list[TraceColumns]) -> list[TraceColumns]:
 def _in_order(columns: Sequence[Int32s]) -> bool:
     """Whether calls ascend within each trace and from trace to trace, none (-1) last."""
     calls = [column.view(np.uint32) for column in columns if len(column)]
-    return all(bool((call[1:] >= call[:-1]).all()) for call in calls) and all(
-        before[-1] < behind[0] for before, behind in pairwise(calls)
-    )
+    within = all(bool((call[1:] >= call[:-1]).all()) for call in calls)
+    return within and all(before[-1] < behind[0] for before, behind in pairwise(calls))
 
 
 def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
@@ -538,7 +526,6 @@ def _repeated_column(
 # --- Bundle or single trace → `Run`.
 
 
-_LONGEST_NS = 1 << 60  # the longest that a file may state: sums of three fit an int64
 _TOGETHER = 1 << 21  # bytes of small files that become one trace
 
 
@@ -663,14 +650,14 @@ def _assemble(
     at a time."""
     # The rank of all, if the run is of one rank of a job.
     alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
-    calls_frame = _calls_frame(calls, alone)
+    calls_frame = frame_of_calls(calls, alone)
     starts = list(zip(traces, _offsets(trace.rows for trace in traces), strict=True))
     offset = (trace.flows.select(pl.all() + first) for trace, first in starts if len(trace.flows))
     command = pl.col("command")
     args = [one.args.with_columns(command + first) for one, first in starts if one.args is not None]
     counters = _join_frames((trace.counters for trace in traces), COUNTERS)
     flows = _join_frames(offset, FLOWS)
-    spans = _spans_frame([span for trace in traces for span in trace.spans])
+    spans = frame_of_spans([span for trace in traces for span in trace.spans])
     commands = [trace.commands for trace in traces]
     for parts in commands:
         if alone != NO_RANK:
@@ -701,9 +688,8 @@ def _as_recorded(commands: pl.DataFrame, shortened: Sequence[Shortened]) -> pl.D
     }
     starts = pl.Series([one.start_ns for one in shortened])
     here = commands.with_row_index("row").filter(pl.col("start_ns").is_in(starts.implode()))
-    rows = here.select("row", "device", "track", "start_ns", "duration_ns").rows()
     recorded = np.full(len(commands), UNKNOWN, dtype=np.int64)
-    for row, *key in rows:
+    for row, *key in here.select("row", "device", "track", "start_ns", "duration_ns").rows():
         recorded[row] = known.get(tuple(key), UNKNOWN)
     return commands.with_columns(recorded_ns=_known(pl.Series(recorded)))
 
@@ -713,7 +699,8 @@ def _join_frames(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> p
     return pl.concat([frame for frame in frames if len(frame)] or [empty(columns)], rechunk=False)
 
 
-def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
+def frame_of_calls(calls: Sequence[Call], alone: int) -> pl.DataFrame:
+    """The table of calls; `alone` is the rank of all, `NO_RANK` if devices tell it."""
     columns = {name: [getattr(call, name, None) for call in calls] for name in schema(CALLS)}
     columns["call"] = [call.index for call in calls]
     columns["branch"] = [call.branch or None for call in calls]
@@ -726,13 +713,17 @@ def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=schema(CALLS)).sort("call")
 
 
+_LONGEST_NS = 1 << 60  # the longest that a file may state: sums of three fit an int64
+
+
 def _is_on_device(call: Call) -> bool:
     """Whether the device noted the call's start and length, as numbers within bounds."""
     noted = (call.device_lag_ns, call.device_duration_ns)
     return all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
 
 
-def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:
+def frame_of_spans(spans: Sequence[Span]) -> pl.DataFrame:
+    """The table of spans, in the order given."""
     columns = {name: [getattr(span, name) for span in spans] for name in schema(SPANS)}
     columns["stage"] = [stage or None for stage in columns["stage"]]
     return pl.DataFrame(columns, schema=schema(SPANS))

@@ -15,7 +15,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from profiler.trace.events import BRANCHES, CATEGORIES, ROLES
+from profiler.trace.events import BRANCHES, CATEGORIES, ROLES, Call, Span, rank_of_device
 
 # --- How a column's values add up, for pages that show them of what a reader selects.
 
@@ -275,6 +275,36 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
         if count and not column.nullable:
             raise ValueError(f"column {column.name} holds nulls but is declared without")
     return frame
+
+
+def frame_of_calls(calls: Sequence[Call], alone: int) -> pl.DataFrame:
+    """The table of calls; `alone` is the rank of all, `NO_RANK` if devices tell it."""
+    columns = {name: [getattr(call, name, None) for call in calls] for name in schema(CALLS)}
+    columns["call"] = [call.index for call in calls]
+    columns["branch"] = [call.branch or None for call in calls]
+    columns["rank"] = [max(rank_of_device(call.device), alone) for call in calls]
+    for name in ("device_lag_ns", "device_duration_ns"):
+        columns[name] = [getattr(call, name) if _is_on_device(call) else None for call in calls]
+    columns["input_shapes"] = [
+        "; ".join(f"{name}: {shape}" for name, shape in call.input_shapes.items()) for call in calls
+    ]
+    return pl.DataFrame(columns, schema=schema(CALLS)).sort("call")
+
+
+_LONGEST_NS = 1 << 60  # the longest that a file may state: sums of three fit an int64
+
+
+def _is_on_device(call: Call) -> bool:
+    """Whether the device noted the call's start and length, as numbers within bounds."""
+    noted = (call.device_lag_ns, call.device_duration_ns)
+    return all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
+
+
+def frame_of_spans(spans: Sequence[Span]) -> pl.DataFrame:
+    """The table of spans, in the order given."""
+    columns = {name: [getattr(span, name) for span in spans] for name in schema(SPANS)}
+    columns["stage"] = [stage or None for stage in columns["stage"]]
+    return pl.DataFrame(columns, schema=schema(SPANS))
 
 
 def column_item(column: Column) -> str:

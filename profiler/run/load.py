@@ -26,17 +26,16 @@ from msgspec.structs import asdict, replace
 from profiler.errors import InputError, MissingPackageError
 from profiler.run.columns import (
     ARGS,
-    CALLS,
     CATEGORY,
     COMMANDS,
     COUNTERS,
     FLOWS,
     ROLE,
-    SPANS,
     TEXT,
     Column,
     empty,
-    schema,
+    frame_of_calls,
+    frame_of_spans,
 )
 from profiler.run.intervals import rows_of_calls
 from profiler.run.run import Run, sound, track_names
@@ -697,33 +696,3 @@ def _as_recorded(commands: pl.DataFrame, shortened: Sequence[Shortened]) -> pl.D
 def _join_frames(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
     """Concatenate the frames without copying their rows."""
     return pl.concat([frame for frame in frames if len(frame)] or [empty(columns)], rechunk=False)
-
-
-def frame_of_calls(calls: Sequence[Call], alone: int) -> pl.DataFrame:
-    """The table of calls; `alone` is the rank of all, `NO_RANK` if devices tell it."""
-    columns = {name: [getattr(call, name, None) for call in calls] for name in schema(CALLS)}
-    columns["call"] = [call.index for call in calls]
-    columns["branch"] = [call.branch or None for call in calls]
-    columns["rank"] = [max(rank_of_device(call.device), alone) for call in calls]
-    for name in ("device_lag_ns", "device_duration_ns"):
-        columns[name] = [getattr(call, name) if _is_on_device(call) else None for call in calls]
-    columns["input_shapes"] = [
-        "; ".join(f"{name}: {shape}" for name, shape in call.input_shapes.items()) for call in calls
-    ]
-    return pl.DataFrame(columns, schema=schema(CALLS)).sort("call")
-
-
-_LONGEST_NS = 1 << 60  # the longest that a file may state: sums of three fit an int64
-
-
-def _is_on_device(call: Call) -> bool:
-    """Whether the device noted the call's start and length, as numbers within bounds."""
-    noted = (call.device_lag_ns, call.device_duration_ns)
-    return all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
-
-
-def frame_of_spans(spans: Sequence[Span]) -> pl.DataFrame:
-    """The table of spans, in the order given."""
-    columns = {name: [getattr(span, name) for span in spans] for name in schema(SPANS)}
-    columns["stage"] = [stage or None for stage in columns["stage"]]
-    return pl.DataFrame(columns, schema=schema(SPANS))

@@ -13,16 +13,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections import Counter as Counted
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace as replaced
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import (
@@ -335,8 +336,7 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
     with_runs = [session for session in sessions if session.runs]
     if not with_runs:
         named = ", ".join(map(str, paths[:3]))
-        damaged = sum(session.damaged for session in sessions)
-        if damaged:
+        if damaged := sum(session.damaged for session in sessions):
             raise InputError(
                 f"{named} holds no whole session.run, and what is no event ({damaged}): "
                 "copy it again, or record again"
@@ -344,13 +344,12 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
         raise InputError(
             f"{named} holds no session.run: end profiling after the runs that are to be seen"
         )
-    if len(with_runs) > 1:
-        for session in with_runs:
-            if session.begin_ns is None:
-                raise InputError(
-                    f"{session.path} does not tell when its session began, which places it among "
-                    "the others: keep the names that ONNX Runtime gave, or import each alone"
-                )
+    unknown = next((session.path for session in with_runs if session.begin_ns is None), None)
+    if len(with_runs) > 1 and unknown is not None:
+        raise InputError(
+            f"{unknown} does not tell when its session began, which places it among "
+            "the others: keep the names that ONNX Runtime gave, or import each alone"
+        )
     with_runs.sort(key=lambda session: (session.begin_ns or 0, session.path.name))
     seen: Counter[str] = Counter()
     found = []
@@ -367,9 +366,8 @@ def _read(path: Path) -> Session:
         read = list(read_profile(path, unread))
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
-    stem = path.name.removesuffix(".gz").removesuffix(".json")
-    found = _NAMED.fullmatch(stem)
-    name = found["name"] if found else stem
+    found = _NAMED.fullmatch(_stem(path))
+    name = found["name"] if found else _stem(path)
     name = "session" if name in ("", _DEFAULT) else component(name) or name
     begin, within = None, _SECOND
     if found:
@@ -385,9 +383,12 @@ def _read(path: Path) -> Session:
     launched = add_kernels(
         runs, unread.kernels, lambda one: device_of(one) if launches(one) else ""
     )
-    full = unread.events >= EVENT_CAP
     counts = unread.lines, unread.nodes, twice, longer
-    return Session(path, name, begin, within, launched, *counts, full)
+    return Session(path, name, begin, within, launched, *counts, unread.events >= EVENT_CAP)
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".json")
 
 
 def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
@@ -506,25 +507,21 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     Raises InputError if a file cannot be read or none has a run.
     """
     sessions = read_sessions(paths)
-    began = sorted(
-        (
-            ((session.begin_ns or 0) + run.start_ns, session, run, flows)
-            for session in sessions
-            for run, flows in zip(session.runs, session.launched.flows, strict=True)
-            if run.duration_ns >= 0 or len(run.nodes)
-        ),
-        key=lambda one: one[0],
-    )
+    began = [
+        ((session.begin_ns or 0) + run.start_ns, session, run, flows)
+        for session in sessions
+        for run, flows in zip(session.runs, session.launched.flows, strict=True)
+        if run.duration_ns >= 0 or len(run.nodes)
+    ]
+    began.sort(key=itemgetter(0))
     names = [session.name for _, session, _, _ in began]
+    staged = zip(began, stages(names, [NO_ITERATION] * len(names)), strict=True)
     placed = [
         _Placed(session, run, flows, start, CallLabels(stage=stage, step=step, iteration=iteration))
-        for (start, session, run, flows), (stage, step, iteration) in zip(
-            began, stages(names, [NO_ITERATION] * len(names)), strict=True
-        )
+        for (start, session, run, flows), (stage, step, iteration) in staged
     ]
     path = sessions[0].path
-    name = path.name.removesuffix(".gz").removesuffix(".json")
-    name = path.absolute().parent.name if len(sessions) > 1 else name
+    name = path.absolute().parent.name if len(sessions) > 1 else _stem(path)
     run = ForeignRunBuilder("onnxruntime", name, path, len(sessions), all_traced=True)
     nodes = [kind for session in sessions for kind in session.kinds]
     run.capability(
@@ -543,9 +540,8 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
         count, reason = len(sessions), DropReason.BEGIN_BY_NAME
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
     alone = _has_host_times_alone(sessions)
-    run.health = (*_twice(sessions), *_longer(sessions), *_misfits(sessions))
-    if alone:
-        run.health += tuple(_host_times(sessions))
+    host_times = _host_times(sessions) if alone else ()
+    run.health = (*_twice(sessions), *_longer(sessions), *_misfits(sessions), *host_times)
     command = partial(_command, launched="compute" if alone else "host")
     tables = {one.name: CommandTable(one.kinds, command) for one in sessions}
     call_of = partial(_call, tables)
@@ -619,27 +615,21 @@ def _twice(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     for session in sessions:
         if session.twice:
             total = session.twice + sum(len(run.nodes) for run in session.runs)
-            yield HealthNote(
-                rule=HealthRule.TWICE,
-                device=", ".join(sorted({device_of(one) for one in _providers([session])})),
-                count=session.twice,
-                total=total,
-                share=session.twice / total,
-                action=HealthAction.SET_ASIDE,
-            )
+            device = ", ".join(sorted({device_of(one) for one in _providers([session])}))
+            found = _noted(HealthRule.TWICE, HealthAction.SET_ASIDE, session.twice, total)
+            yield replaced(found, device=device)
 
 
 def _longer(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     """Yield a note of runs that were shortened."""
     count, total = sum(one.longer for one in sessions), sum(len(one.runs) for one in sessions)
     if count:
-        rule, action = HealthRule.NOT_NESTED, HealthAction.SHORTENED
-        yield HealthNote(rule=rule, count=count, total=total, share=count / total, action=action)
+        yield _noted(HealthRule.NOT_NESTED, HealthAction.SHORTENED, count, total)
 
 
 def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     """Yield a note for each device with nodes that do not fit into their runs."""
-    fitting, found = Counted[str](), Counted[str]()
+    fitting, found = Counter[str](), Counter[str]()
     longest: dict[str, tuple[int, str]] = {}
     for run in (run for session in sessions for run in session.runs):
         for code, nodes in enumerate(np.bincount(run.nodes.kind).tolist()):
@@ -650,18 +640,9 @@ def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
             found[_place(one)] += 1
             longest[_place(one)] = max(longest.get(_place(one), (-1, "")), (length, one.name))
     for device, count in sorted(found.items()):
-        total = count + fitting[device]
+        note = _noted(HealthRule.NOT_NESTED, HealthAction.SET_ASIDE, count, count + fitting[device])
         worst_ns, worst = longest[device]
-        yield HealthNote(
-            rule=HealthRule.NOT_NESTED,
-            device=device,
-            count=count,
-            total=total,
-            share=count / total,
-            worst=worst[:200],
-            worst_ns=min(worst_ns, LARGEST),
-            action=HealthAction.SET_ASIDE,
-        )
+        yield replaced(note, device=device, worst=worst[:200], worst_ns=min(worst_ns, LARGEST))
 
 
 def _place(node: NodeKind) -> str:
@@ -671,18 +652,17 @@ def _place(node: NodeKind) -> str:
 
 def _host_times(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     """A note for each provider whose nodes launch."""
-    nodes = Counted[str]()
+    nodes = Counter[str]()
     for run in (run for session in sessions for run in session.runs):
         nodes.update(kind.provider for kind in run.nodes.each())
     for provider in sorted(filter(launches, nodes)):
-        yield HealthNote(
-            rule=HealthRule.HOST_TIMES,
-            device=device_of(provider),
-            count=nodes[provider],
-            total=nodes.total(),
-            share=nodes[provider] / nodes.total(),
-            worst=provider,
-        )
+        count, total = nodes[provider], nodes.total()
+        note = _noted(HealthRule.HOST_TIMES, HealthAction.NOTED, count, total)
+        yield replaced(note, device=device_of(provider), worst=provider)
+
+
+def _noted(rule: HealthRule, action: HealthAction, count: int, total: int) -> HealthNote:
+    return HealthNote(rule=rule, action=action, count=count, total=total, share=count / total)
 
 
 def _providers(sessions: Sequence[Session]) -> set[str]:
@@ -691,13 +671,13 @@ def _providers(sessions: Sequence[Session]) -> set[str]:
 
 def _worked(sessions: Sequence[Session]) -> set[str]:
     """The devices with recorded kernels."""
-    kinds = [kind for session in sessions for kind in session.kinds]
+    kinds = (kind for session in sessions for kind in session.kinds)
     return {kind.track.device for kind in kinds if isinstance(kind, KernelKind)}
 
 
 def _busiest(commands: CommandColumns) -> str:
     """The device that worked longest, not counting host launches."""
-    time = Counted[str]()
+    time = Counter[str]()
     spent = np.bincount(commands.track, commands.duration_ns, len(commands.tracks))  # to 2^53
     for track, length in zip(commands.tracks, spent.tolist(), strict=True):
         if track.category != "host":

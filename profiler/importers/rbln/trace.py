@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -74,8 +75,7 @@ def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
     clocks = _placements(calls, devices) if in_order else _run_start(calls, devices)
     begins = (extent[0] + clocks[one].offset_ns for call in calls for one, extent in call.items())
     first = min((*begins, 0))
-    for device, found in clocks.items():
-        clocks[device] = structs.replace(found, offset_ns=found.offset_ns - first)
+    clocks = {d: structs.replace(one, offset_ns=one.offset_ns - first) for d, one in clocks.items()}
     offsets = tuple({device: clocks[device].offset_ns for device in call} for call in calls)
     return Clocks(devices[0] if devices else "", clocks, offsets)
 
@@ -88,7 +88,7 @@ def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
     for call in calls:
         offsets.append({device: cursor - extent[0] for device, extent in call.items()})
         cursor += max((extent[1] - extent[0] for extent in call.values()), default=0)
-    clock = DeviceClock(placed_by=PlacedBy.END_TO_END, offset_ns=0)
+    clock = DeviceClock(placed_by=PlacedBy.END_TO_END)
     return Clocks(devices[0], dict.fromkeys(devices, clock), tuple(offsets))
 
 
@@ -102,7 +102,7 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceCloc
     together = {code for pair in shared for code in pair}
     reference, *others = range(len(devices))
     offsets = {reference: 0}
-    placements = {devices[0]: DeviceClock(placed_by=PlacedBy.OWN_CLOCK, offset_ns=0)}
+    placements = {devices[0]: DeviceClock(placed_by=PlacedBy.OWN_CLOCK)}
     for device in others:
         most = min(bounds[device][fixed] + offset for fixed, offset in offsets.items())
         least = max(offset - bounds[fixed][device] for fixed, offset in offsets.items())
@@ -233,10 +233,8 @@ def tracks_of(
     known = {n for rows in files for n in map(_device_number, rows) if n is not None}
     free = (number for number in range(len(unnumbered) + len(known)) if number not in known)
     numbers = dict(zip(sorted(unnumbered), free, strict=False))
-    return [
-        _tracks(rows, numbers, default)
-        for rows, default in zip(files, defaults or [""] * len(files), strict=True)
-    ]
+    each = zip(files, defaults or [""] * len(files), strict=True)
+    return [_tracks(rows, numbers, default) for rows, default in each]
 
 
 def _tracks(rows: Sequence[Row], numbers: Mapping[_Key, int], default: str) -> tuple[Track, ...]:
@@ -247,19 +245,16 @@ def _tracks(rows: Sequence[Row], numbers: Mapping[_Key, int], default: str) -> t
     ]
     first = min((number for number in devices if number is not None), default=None)
     common = default or f"{DEVICE_KIND}:0" if first is None else f"{DEVICE_KIND}:{first}"
+    names = [common if number is None else f"{DEVICE_KIND}:{number}" for number in devices]
     return tuple(
-        Track(
-            common if number is None else f"{DEVICE_KIND}:{number}",
-            " / ".join((*_groups(row), row.name)),
-            track_category(row.name),
-        )
-        for row, number in zip(rows, devices, strict=True)
+        Track(name, " / ".join((*_groups(row), row.name)), track_category(row.name))
+        for row, name in zip(rows, names, strict=True)
     )
 
 
 def _device_number(row: Row) -> int | None:
-    matches = map(_DEVICE.search, row.path[:-1])
-    return next((int(match[1]) for match in matches if match), None)
+    matches = filter(None, map(_DEVICE.search, row.path[:-1]))
+    return next((int(match[1]) for match in matches), None)
 
 
 def _unnumbered_device(row: Row) -> _Key | None:
@@ -376,8 +371,7 @@ class _Document(msgspec.Struct):
     comp_cycle: list[str | int] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The `Slice Arguments` of one command; `UNKNOWN` if they lack a value."""
 
     bytes_read: int = UNKNOWN
@@ -504,7 +498,7 @@ def _parsed_arguments(strings: Sequence[str], used: Int32s) -> tuple[Int64s, int
         if strings[position]:
             found = parse_arguments(strings[position])
             malformed[position] = found is None
-            table[:, position] = astuple(found or Arguments())
+            table[:, position] = found or Arguments()
     return np.take(table, used, axis=1), int(malformed[used].sum())
 
 
@@ -618,7 +612,7 @@ def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:
     rows, track = np.unique(trace.track[index], return_inverse=True)
     position = np.full(len(trace), -1, dtype=np.int64)
     position[index] = np.arange(len(index))
-    flows = position[trace.flows] if len(trace.flows) else trace.flows
+    flows = position[trace.flows]
     return replace(
         trace,
         rows=tuple(trace.rows[row] for row in rows.tolist()),
@@ -627,7 +621,7 @@ def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:
         arguments=trace.arguments[index],
         start_ns=trace.start_ns[index],
         duration_ns=trace.duration_ns[index],
-        flows=flows[(flows >= 0).all(axis=1)] if len(flows) else flows,
+        flows=flows[(flows >= 0).all(axis=1)],
         drops=(),
     )
 
@@ -646,9 +640,9 @@ def _calls(
     ends = np.maximum.reduceat((trace.start_ns + np.maximum(trace.duration_ns, 0))[rows], begins)
     first = np.minimum.reduceat(named.sequence[rows], begins)
     last = np.maximum.reduceat(named.sequence[rows], begins)
-    for at in np.argsort(starts, kind="stable").tolist():
-        number, span = int(numbers[at]), (int(starts[at]), int(ends[at]))
-        yield _Call(number, int(keys[number][0]), *span, int(first[at]), int(last[at]))
+    columns = (numbers, keys[numbers, 0], starts, ends, first, last)
+    order = np.argsort(starts, kind="stable")
+    yield from map(_Call, *(column[order].tolist() for column in columns))
 
 
 def _place_others(

@@ -186,10 +186,8 @@ class OnnxPart:
         Arrays are cast to the types that the graph declares. Raises `InputError` if the graph
         wants an input that is not given, or does not know one that is.
         """
-        session = self.session
-        feeds = self._feeds(inputs)
-        first_core = self.share.cores[:1] if self.share.pinned else ()
-        with pinned(first_core):
+        session, feeds = self.session, self._feeds(inputs)
+        with pinned(self.share.cores[:1] if self.share.pinned else ()):
             try:
                 values = session.run(None, feeds)
             except _LOAD_ERRORS as error:
@@ -217,8 +215,7 @@ class OnnxPart:
         if "attention_mask" in declared and "attention_mask" not in feeds and "input_ids" in feeds:
             mask = np.ones_like(feeds["input_ids"])
             feeds["attention_mask"] = self._fitted(mask, declared["attention_mask"])
-        missing = [name for name in declared if name not in feeds]
-        if missing:
+        if missing := [name for name in declared if name not in feeds]:
             raise InputError(
                 f"{self.name} ({self.model_path}) wants the input {', '.join(missing)}, which its "
                 "pipeline does not give; export it with optimum-onnx's names"
@@ -233,9 +230,8 @@ class OnnxPart:
                 f"input {declared.name} of {self.name} has type {declared.type}, which NumPy "
                 "lacks; export the model in float32 or float16"
             )
-        if not declared.shape and value.ndim == 1:
-            value = value[0]
-        return np.asarray(value, dtype=dtype)
+        scalar = not declared.shape and value.ndim == 1
+        return np.asarray(value[0] if scalar else value, dtype=dtype)
 
 
 class OnnxVae:
@@ -341,7 +337,7 @@ def t5_embeddings(part: OnnxPart, ids: Array) -> Array:
 _log = logging.getLogger(__name__)
 
 _KNOWN_KEYS = frozenset(
-    {
+    [
         "num_train_timesteps",
         "shift",
         "use_dynamic_shifting",
@@ -356,13 +352,9 @@ _KNOWN_KEYS = frozenset(
         "use_beta_sigmas",
         "time_shift_type",
         "stochastic_sampling",
-    }
+    ]
 )
-
-_REFUSED = {
-    "use_beta_sigmas": "beta sigmas",
-    "stochastic_sampling": "stochastic sampling",
-}
+_REFUSED = {"use_beta_sigmas": "beta sigmas", "stochastic_sampling": "stochastic sampling"}
 
 
 class FlowMatchEulerDiscreteScheduler:
@@ -379,10 +371,9 @@ class FlowMatchEulerDiscreteScheduler:
         """Take the content of scheduler_config.json; `source` is named in errors."""
         self.config = Settings(source or Path("scheduler_config.json"), dict(config or {}))
         self._check()
-        settings = self.config
-        self.num_train_timesteps = settings.integer("num_train_timesteps", 1000)
-        self.shift = settings.number("shift", 1.0)
-        self.use_dynamic_shifting = settings.flag("use_dynamic_shifting")
+        self.num_train_timesteps = self.config.integer("num_train_timesteps", 1000)
+        self.shift = self.config.number("shift", 1.0)
+        self.use_dynamic_shifting = self.config.flag("use_dynamic_shifting")
         sigmas = np.arange(self.num_train_timesteps, 0, -1, dtype=np.float32)
         sigmas = sigmas / np.float32(self.num_train_timesteps)
         if not self.use_dynamic_shifting:
@@ -410,10 +401,8 @@ class FlowMatchEulerDiscreteScheduler:
             raise InputError(
                 f"time_shift_type in {settings.source} must be exponential or linear, not {kind!r}"
             )
-        unknown = sorted(
-            key for key in settings.values if not key.startswith("_") and key not in _KNOWN_KEYS
-        )
-        if unknown:
+        given = (key for key in settings.values if not key.startswith("_"))
+        if unknown := sorted(key for key in given if key not in _KNOWN_KEYS):
             _log.warning("%s: settings not known and ignored: %s", settings.source, unknown)
 
     def mu(self, image_tokens: int) -> float:
@@ -425,10 +414,7 @@ class FlowMatchEulerDiscreteScheduler:
         return image_tokens * slope + (base - slope * low)
 
     def set_timesteps(
-        self,
-        num_inference_steps: int,
-        mu: float | None = None,
-        sigmas: Array | None = None,
+        self, num_inference_steps: int, mu: float | None = None, sigmas: Array | None = None
     ) -> None:
         """Compute the schedule and restart at its first step.
 
@@ -468,8 +454,7 @@ class FlowMatchEulerDiscreteScheduler:
             sigmas = weight / (weight + (1 / sigmas - 1))
         else:
             sigmas = self.shift * sigmas / (1 + (self.shift - 1) * sigmas)
-        terminal = self.config.number("shift_terminal", 0.0)
-        if terminal:
+        if terminal := self.config.number("shift_terminal", 0.0):
             rest = 1 - sigmas
             if rest[-1] <= 0:
                 raise InputError(
@@ -483,10 +468,8 @@ class FlowMatchEulerDiscreteScheduler:
         """Respace the sigmas between their ends as Karras or exponential sigmas, if configured."""
         last, first, steps = float(sigmas[-1]), float(sigmas[0]), len(sigmas)
         if self.config.flag("use_karras_sigmas"):
-            rho = 7.0
-            ramp = np.linspace(0, 1, steps)
-            start = first ** (1 / rho)
-            karras: NDArray[np.float64] = (start + ramp * (last ** (1 / rho) - start)) ** rho
+            start, end = first ** (1 / 7), last ** (1 / 7)
+            karras: Array = (start + np.linspace(0, 1, steps) * (end - start)) ** 7.0
             return karras
         if self.config.flag("use_exponential_sigmas"):
             return np.exp(np.linspace(math.log(first), math.log(last), steps))
@@ -510,10 +493,10 @@ class FlowMatchEulerDiscreteScheduler:
     def _index_of(self, t: float | np.float32) -> int:
         """Return the index of `t` in the schedule; if there are several, the second, as
         diffusers."""
-        places = np.nonzero(self.timesteps == np.float32(t))[0]
-        if len(places) == 0:
+        places = np.flatnonzero(self.timesteps == np.float32(t)).tolist()
+        if not places:
             raise InputError(f"{t} is not a timestep of this schedule; pass one of timesteps")
-        return int(places[1] if len(places) > 1 else places[0])
+        return int(places[:2][-1])
 
 
 # --- From a model folder to the components of a pipeline.
@@ -633,10 +616,8 @@ class OnnxPipeline:
         order, for submodules that `devices` does not name (default: the CPU, `cpu:0`). Raises
         `InputError` for a folder, device or provider that cannot be used.
         """
-        components = load_components(
-            path, cls.CLASS, cls.SUBMODULES, cls.OPTIONAL, devices or {}, providers
-        )
-        return cls(components)
+        of_class = cls.CLASS, cls.SUBMODULES, cls.OPTIONAL
+        return cls(load_components(path, *of_class, devices or {}, providers))
 
     @property
     def name_or_path(self) -> str:
@@ -736,12 +717,12 @@ MODULES = {
 def pipeline_class(path: Path | str) -> type[OnnxPipeline]:
     """The class of the pipeline in a folder. Raises `InputError` if it is not one of ours."""
     folder = ModelFolder(path)
-    if folder.pipeline_class not in MODULES:
+    name = folder.pipeline_class
+    if name not in MODULES:
         held = str(folder.index.get("_class_name"))[:80]
         raise InputError(
             f"{folder.path} holds a {held!r}: give a folder of one of {', '.join(MODULES)}"
         )
-    name = folder.pipeline_class
     found: type[OnnxPipeline] = getattr(import_module(MODULES[name]), name)
     return found
 

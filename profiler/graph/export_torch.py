@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from profiler.errors import InputError
-from profiler.graph.model import constant, nodes
+from profiler.graph.model import add_initializer, constant, nodes
 
 # --- Integer divisions that must round down, as in Python: ONNX's Div of integers truncates.
 #
@@ -476,17 +476,11 @@ def _turn_weights(model: ir.Model) -> None:
         order = node.attributes["perm"].as_ints() if "perm" in node.attributes else None
         axes = tuple(order or reversed(range(len(tensor.shape))))
         turned = _turned(tensor, axes)
-        value = ir.Value(
-            name=f"{source.name}_transposed",
-            type=ir.TensorType(tensor.dtype),
-            shape=turned.shape,
-            const_value=turned,
-        )
-        turned.name = value.name
+        turned.name = f"{source.name}_transposed"
+        value = add_initializer(model.graph, turned)
         node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
         model.graph.remove(node, safe=True)
         del model.graph.initializers[source.name or ""]
-        model.graph.register_initializer(value)
 
 
 def _turned(tensor: Any, axes: tuple[int, ...]) -> ir.LazyTensor:

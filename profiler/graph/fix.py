@@ -28,6 +28,7 @@ from profiler.graph.check import (
     unsorted_node,
 )
 from profiler.graph.model import (
+    add_initializer,
     all_values,
     external_files,
     infer_types,
@@ -193,15 +194,11 @@ def _fill(
 def _initializer(model: ir.Model, array: Any, meaning: str) -> ir.Value:
     """Make an initializer of the main graph with an unused name."""
     taken = {value.name for value in all_values(model)}
-    sizes = "x".join(map(str, array.shape))
-    base = f"neutral_{meaning}_{sizes}"
+    base = f"neutral_{meaning}_{'x'.join(map(str, array.shape))}"
     name, number = base, 1
     while name in taken:
         name, number = f"{base}_{number}", number + 1
-    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-    value.shape, value.dtype = ir.Shape(array.shape), ir.tensor(array).dtype
-    model.graph.register_initializer(value)
-    return value
+    return add_initializer(model.graph, ir.tensor(array, name=name))
 
 
 # --- Names for nodes that have none, or share one.
@@ -345,11 +342,7 @@ def _replace(model: ir.Model, output: ir.Value, array: Any) -> None:
     name = f"{output.name}_folded"
     while name in model.graph.initializers:
         name += "_"
-    tensor = ir.tensor(array, name=name)
-    value = ir.Value(name=name, const_value=tensor)
-    value.shape, value.dtype = ir.Shape(array.shape), tensor.dtype
-    model.graph.register_initializer(value)
-    output.replace_all_uses_with(value)
+    output.replace_all_uses_with(add_initializer(model.graph, ir.tensor(array, name=name)))
 
 
 # --- Merge two consecutive nodes into one or none.

@@ -233,6 +233,14 @@ def is_constant(value: ir.Value | None) -> bool:
     return constant_tensor(value) is not None
 
 
+def add_initializer(graph: ir.Graph, tensor: ir.TensorProtocol) -> ir.Value:
+    """Register `tensor` under its name as an initializer of `graph`; return its value."""
+    shape, dtype = ir.Shape(tensor.shape.numpy()), ir.TensorType(tensor.dtype)
+    value = ir.Value(name=tensor.name, type=dtype, shape=shape, const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
 def scalar(value: ir.Value | None) -> float | None:
     """Return the constant number of `value`, None if it is anything else."""
     array = constant(value)

@@ -21,6 +21,7 @@ from profiler.graph.model import (
     COMMAND_INDEX,
     LAYER,
     OPERATION,
+    add_initializer,
     constant_tensor,
     infer_shapes,
     is_constant,
@@ -295,12 +296,8 @@ class Rewriter:
 
     def _register(self, beside: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
         """Register an initializer in the graph that contains `beside`."""
-        made = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), const_value=tensor)
-        made.shape = ir.Shape(tensor.shape.numpy())
-        graph = beside.graph
-        assert isinstance(graph, ir.Graph)
-        graph.register_initializer(made)
-        return made
+        assert isinstance(beside.graph, ir.Graph)
+        return add_initializer(beside.graph, tensor)
 
     def finish(self) -> None:
         """Number the commands of each operation, and remove weights of which only slices are used,

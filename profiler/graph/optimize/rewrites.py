@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from profiler.graph.model import (
+    add_initializer,
     all_values,
     constant,
     infer_shapes,
@@ -183,10 +184,7 @@ class _Casts:
             return None
         name = self._free(f"{value.name}_{to.name.lower()}")
         array = tensor.numpy().astype(to.numpy())
-        made = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-        made.type, made.shape = ir.TensorType(to), value.shape
-        self._graph.register_initializer(made)
-        return made
+        return add_initializer(self._graph, ir.tensor(array, name=name))
 
     def _as_node(self, reader: ir.Node, index: int, value: ir.Value, to: ir.DataType) -> ir.Value:
         """Insert a Cast before `reader`, with the name of the original one, if there was one."""
@@ -243,13 +241,8 @@ def write_for_mmdit_fusion(model: ir.Model) -> int:
     """Rewrite each unmasked attention of the main graph into the fusion's form, in place, and
     return how many there are. Others are unchanged."""
     infer_shapes(model)
-    found = [
-        attention
-        for node in model.graph
-        if node.op_type == "Softmax" and not node.domain
-        for attention in [_attention(node)]
-        if attention is not None
-    ]
+    softmaxes = [node for node in model.graph if node.op_type == "Softmax" and not node.domain]
+    found = [*filter(None, map(_attention, softmaxes))]
     for number, attention in enumerate(found):
         _Writer(model.graph, f"mmdit_attention_{number}").write(attention)
     return len(found)
@@ -407,10 +400,7 @@ class _Writer:
     def _constant(self, array: Any) -> ir.Value:
         self._count += 1
         tensor = ir.tensor(array, name=f"{self._name}_constant_{self._count}")
-        made = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), const_value=tensor)
-        made.shape = ir.Shape(array.shape)
-        self._graph.register_initializer(made)
-        return made
+        return add_initializer(self._graph, tensor)
 
     def _node(
         self, op_type: str, inputs: Sequence[ir.Value], before: ir.Node, **attributes: Any

@@ -10,7 +10,7 @@ from profiler.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Gate
-    from profiler.graph.annotate import AnnotatedModel
+    from profiler.graph.annotate import AnnotatedFile
     from profiler.graph.check import CheckResult
     from profiler.graph.compare import GraphComparison, MeasuredFinding, TimeComparison
     from profiler.graph.export import ExportedPart
@@ -203,13 +203,13 @@ def tell_graphs(
             console.print(clean(f"{side} run: {path}"), soft_wrap=True)
 
 
-def tell_annotated(written: AnnotatedModel, run_id: str) -> None:
+def tell_annotated(written: AnnotatedFile, run_id: str) -> None:
     """Print which nodes of a model take most time, and which commands have no node."""
-    found = written.file.annotation
+    found = written.annotation
     calls = max(written.calls, 1)
     total = f"{found.total_ns / calls / 1e6:.2f} ms of operators a call"
     tell(
-        f"{written.file.out}: {written.submodule}, {total}, {calls} call{'s' * (calls > 1)} of run "
+        f"{written.out}: {written.submodule}, {total}, {calls} call{'s' * (calls > 1)} of run "
         f"{run_id}"
     )
     fused = f", {found.fused} are fused into one of them" if found.fused else ""

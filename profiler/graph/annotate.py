@@ -1,7 +1,7 @@
 """`graph annotate`: write measured times onto the nodes of an ONNX model.
 
     annotated = annotate(Path("sd3-onnx"), Path("traces"), Path("sd3-hot"))
-    annotated.files[0].annotation.nodes[0]
+    annotated.models[0].annotation.nodes[0]
 
 The n-th command of a layer and op type is the n-th executed node of these, if the numbers
 agree. Otherwise a command is placed at the only node of its layer and op type, or at the layer.
@@ -42,13 +42,6 @@ from profiler.tools.sources import load
 from profiler.trace.manifest_fields import Submodule
 
 # --- `graph annotate`: write what a run measured onto the nodes of a model.
-#
-#     annotation = annotate_model(model, measured, layer_of, executed, values)
-#
-# Measured commands have a layer and an op type. If the executed nodes are known, the n-th command
-# of a layer and op type is the n-th such node, and its time goes to the node that this represents.
-# Otherwise, or if their numbers differ, a command is placed at the only node of its layer and op
-# type, else only at its layer.
 
 
 _Key = tuple[str, str]
@@ -322,16 +315,20 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedFile:
-    """The annotated copy `out` of the model in `source`, and its `annotation`."""
+    """The annotated copy `out` of the model in `source`, and its `annotation` from `calls` traced
+    calls of `submodule`."""
 
     source: Path
     out: Path
     annotation: Annotation
+    submodule: str = ""
+    calls: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The annotation as a JSON object."""
+        """The submodule and where its time went, as a JSON object."""
         found = self.annotation
         return {
+            "submodule": self.submodule,
             "model": str(self.source),
             "out": str(self.out),
             "total_ns": found.total_ns,
@@ -410,14 +407,10 @@ def _check_same(source: Path, written: Path, out: Path) -> None:
     """Raise InputError if the written model differs from `source` beyond annotations."""
     before, after = read_graph(source), read_graph(written)
     same = before.ir_version == after.ir_version and before.opset_imports == after.opset_imports
-    pairs = zip(all_nodes(before), all_nodes(after), strict=False)
-    same = same and _count(before) == _count(after) and all(_same_node(*pair) for pair in pairs)
+    sides = [*all_nodes(before)], [*all_nodes(after)]
+    same = same and len(sides[0]) == len(sides[1]) and all(map(_same_node, *sides))
     if not same or not _same_weights(before, after):
         raise InputError(f"{out} would be another model than {source}: report this as a fault")
-
-
-def _count(model: ir.Model) -> int:
-    return sum(1 for _ in all_nodes(model))
 
 
 def _same_node(one: ir.Node, other: ir.Node) -> bool:
@@ -460,25 +453,9 @@ def _same_tensor(one: Any, other: Any) -> bool:
 
 
 # --- A model, or a folder of them, and a run → copies with what the run measured on the nodes.
-#
-# annotated = annotate(Path("sd3-onnx"), Path("traces"), Path("sd3-hot"))
-# annotated.files[0].annotation.nodes[0]
 
 
 _FOLDERS = {"vae_decoder": "vae", "vae_encoder": "vae"}  # parts of a submodule with two graphs
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotatedModel:
-    """A model annotated from `calls` traced calls of `submodule`."""
-
-    submodule: str
-    calls: int
-    file: AnnotatedFile
-
-    def to_json(self) -> dict[str, Any]:
-        """The submodule and where its time went, as a JSON object."""
-        return {"submodule": self.submodule, **self.file.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +464,7 @@ class Annotated:
     lacks, `notes` say what is not known."""
 
     run_id: str
-    models: Sequence[AnnotatedModel]
+    models: Sequence[AnnotatedFile]
     copied: Sequence[Path]
     notes: Sequence[str]
 
@@ -529,7 +506,9 @@ def annotate(
         else:
             files = [annotate_file(model, out, measured[sources[0]])]
     models = [
-        AnnotatedModel(named[file.source], _calls(run, named[file.source]), file) for file in files
+        replace(file, submodule=name, calls=_calls(run, name))
+        for file in files
+        for name in (named[file.source],)
     ]
     return Annotated(run.run_id, models, [path for path in sources if path not in named], notes)
 

@@ -19,7 +19,6 @@ import onnx
 import onnx_ir as ir
 
 from profiler.graph.model import data_faults, infer_types, nodes, read_graph
-from profiler.graph.model import nodes as all_nodes
 from profiler.pipelines.model_folder import find_target
 
 # --- Rules: their findings, their input, and their registration.
@@ -417,7 +416,7 @@ def check_model(path: Path, *, target: str = "", static: bool = False) -> CheckR
         find_target(target)
     model = read_graph(path)
     findings = find_faults(model, target=target, static=static)
-    count = sum(1 for _ in all_nodes(model))
+    count = sum(1 for _ in nodes(model))
     return CheckResult(path, opset(model), count, tuple(findings))
 
 

@@ -194,16 +194,8 @@ def _place(value: ir.Value) -> object:
 
 _ARITHMETIC = {
     *("Add", "Sub", "Mul", "Div", "Mod", "Pow", "Abs", "Neg", "Sign", "Max", "Min", "Sum", "Mean"),
-    *(
-        "MatMul",
-        "Gemm",
-        "CumSum",
-        "ReduceSum",
-        "ReduceMax",
-        "ReduceMin",
-        "ReduceProd",
-        "ReduceMean",
-    ),
+    *("MatMul", "Gemm", "CumSum"),
+    *("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"),
 }
 _WIDE = (ir.DataType.DOUBLE, ir.DataType.COMPLEX128)
 

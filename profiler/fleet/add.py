@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -155,25 +156,28 @@ def _known_runs(storage: Storage, files: Snapshot) -> frozenset[str]:
     return frozenset(counted_runs(rows, files.removed).select("run").collect()["run"])
 
 
+def _caught(work: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Return `work` on a task, whose first value is a path, with its error as an outcome: one bad
+    run must not stop thousands."""
+
+    @wraps(work)
+    def caught(task: tuple[Any, ...], *shared: Any) -> Outcome:
+        path = task[0]
+        try:
+            return work(task, *shared)
+        except ProfilerError as error:
+            return _failed(path, error)
+        except Exception as error:  # noqa: BLE001 - a crash is an answer, until it is mended
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            return _failed(path, f"{path} cannot be read ({said})")
+
+    return caught
+
+
+@_caught
 def outcome_of(task: tuple[Path, Mapping[str, str]], known: frozenset[str]) -> Outcome:
     """Summarize the run at a path, unless its key is known."""
     path, options = task
-    return _tried(path, lambda: _summarized(path, options, known))
-
-
-def _tried(path: Path, work: Callable[[], Outcome]) -> Outcome:
-    """Return the result of `work`, or its error as an outcome: one bad run must not stop
-    thousands."""
-    try:
-        return work()
-    except ProfilerError as error:
-        return _failed(path, error)
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return _failed(path, f"{path} cannot be read ({said})")
-
-
-def _summarized(path: Path, options: Mapping[str, str], known: frozenset[str]) -> Outcome:
     (found,) = resolve([[path]])
     if options and found.newest.foreign is not None:
         names = {option.name for option in found.newest.foreign.importer.options}
@@ -251,21 +255,12 @@ def import_many(
     return _all(imported, [(path, out, dict(options)) for path in files], workers, say)
 
 
+@_caught
 def analyzed(task: tuple[Path, bool]) -> Outcome:
     """Analyze one run."""
-    path, page = task
-    return _tried(path, lambda: _analyzed(path, page=page))
-
-
-def imported(task: tuple[Path, Path, Mapping[str, str]]) -> Outcome:
-    """Import one path."""
-    path, out, options = task
-    return _tried(path, lambda: _imported(path, out, options))
-
-
-def _analyzed(path: Path, *, page: bool) -> Outcome:
     from profiler.report.html.page import write_html
 
+    path, page = task
     (found,) = resolve([[path]])
     with Imports() as imports:
         source = imports.ready(found.newest)
@@ -280,9 +275,12 @@ def _analyzed(path: Path, *, page: bool) -> Outcome:
     return Outcome(str(source.place), written=texts, end_to_end_ns=elapsed)
 
 
-def _imported(path: Path, out: Path, options: Mapping[str, str]) -> Outcome:
+@_caught
+def imported(task: tuple[Path, Path, Mapping[str, str]]) -> Outcome:
+    """Import one path."""
     from profiler.importers.importing import import_all
 
+    path, out, options = task
     written = tuple(map(str, import_all([path], out, options=options)))
     return Outcome(str(path), written=written)
 

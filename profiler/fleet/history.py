@@ -29,7 +29,6 @@ import polars as pl
 from profiler.compare.compare import Comparison, compare
 from profiler.compare.measure import measure
 from profiler.errors import InputError, ProfilerError
-from profiler.files import decoded
 from profiler.fleet.change_points import (
     LEAST_SPREAD,
     Change,
@@ -46,7 +45,7 @@ from profiler.fleet.change_points import (
     two_modes,
 )
 from profiler.fleet.dataset import metric_name
-from profiler.fleet.storage import Storage, why_not_here
+from profiler.fleet.storage import Storage, read_documents, why_not_here
 from profiler.tools.sources import load
 
 # --- Accepted changes: each is one file of the data set, and ends an alarm.
@@ -108,16 +107,8 @@ def accept(
 
 def accepted_changes(storage: Storage) -> list[Accepted]:
     """Read the accepted changes, oldest first. Raises InputError for a file that is none."""
-    found = []
-    for name in storage.names(ACCEPTED):
-        if not name.endswith(".json"):
-            continue
-        try:
-            found.append(decoded(storage.read(name), Accepted))
-        except FileNotFoundError:
-            continue
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{storage.place}/{name} is damaged ({error}): remove it") from error
+    names = (name for name in storage.names(ACCEPTED) if name.endswith(".json"))
+    found = read_documents(storage, names, Accepted)
     return sorted(found, key=lambda each: (each.when_ns, each.metric, each.run))
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -373,6 +373,7 @@ _MERGED = re.compile(r"g(\d{8})-[0-9a-f]{16}")
 _GENERATION = re.compile(r"(\d{8})\.json")
 
 _Name = Annotated[str, Meta(max_length=1000)]
+_Document = TypeVar("_Document")
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -492,7 +493,9 @@ def snapshot(storage: Storage) -> Snapshot:
     return Snapshot(
         generation=generation,
         **counted,
-        removed=frozenset(_removed(storage, removals)),
+        removed=frozenset(
+            pair for one in read_documents(storage, removals, Removal) for pair in one.removed
+        ),
         removals=tuple(removals),
         orphans=tuple(sorted(name for name in unnamed if _is(_MERGED, name))),
     )
@@ -516,11 +519,15 @@ def merged_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _removed(storage: Storage, names: Iterable[str]) -> Iterable[tuple[str, str]]:
+def read_documents(
+    storage: Storage, names: Iterable[str], kind: type[_Document]
+) -> Iterator[_Document]:
+    """Read the JSON files of these names, without those that are gone, such as removals that a
+    compaction has applied. Raises InputError for a damaged one."""
     for name in names:
         try:
-            yield from decoded(storage.read(name), Removal).removed
-        except FileNotFoundError:  # a compaction has applied and removed it
+            yield decoded(storage.read(name), kind)
+        except FileNotFoundError:
             continue
         except msgspec.MsgspecError as error:
             raise InputError(f"{storage.place}/{name} is damaged ({error}): remove it") from error

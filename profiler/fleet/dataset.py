@@ -613,7 +613,7 @@ def names(known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     by_lead: dict[str, list[str]] = {}
     for group, identity in known.items():
         lead = identity["model"] or identity["pipeline"] or "runs"
-        by_lead.setdefault(_short(lead), []).append(group)
+        by_lead.setdefault(short(lead), []).append(group)
     found = {}
     for lead, members in by_lead.items():
         differ = [f for f in FIELDS if len({known[group][f] for group in members}) > 1]
@@ -623,7 +623,7 @@ def names(known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
             for field in (field for field in differ if field != "model"):
                 value = _apart(known[group][field], every[field])
                 bare = field in _BARE and value is not None
-                parts.append(_short(value) if bare else f"{field}={_short(value)}")
+                parts.append(short(value) if bare else f"{field}={short(value)}")
             found[group] = ", ".join(parts)
     return found
 
@@ -637,6 +637,7 @@ def _apart(value: Any, every: Sequence[Any]) -> Any:
     return _BETWEEN.join(own) or value
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Format a value of a field, of which long ones are cut."""
     text = "unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

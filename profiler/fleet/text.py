@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from profiler.fleet.compare import Gate, GateVerdict, Outcome, Verdict
-from profiler.fleet.dataset import Why
+from profiler.fleet.dataset import Why, short
 from profiler.fleet.history import (
     LEAST_RUNS,
     ChangeState,
@@ -273,7 +273,6 @@ _VERDICTS = {
     Verdict.ALONE: "nothing to compare with",
 }
 _NAMES = {"batch_size": "batch"}
-_LONGEST = 60  # characters of a value in a sentence
 
 
 def verdict_text(verdict: str, needs: int) -> str:
@@ -288,7 +287,7 @@ def verdict_text(verdict: str, needs: int) -> str:
 def difference_text(one: Difference) -> Said:
     """Why two runs are not comparable: `steps 28 ≠ 20`."""
     name = _NAMES.get(one.field, one.field)
-    return said("{field} {one} ≠ {other}", field=name, one=_short(one.one), other=_short(one.other))
+    return said("{field} {one} ≠ {other}", field=name, one=short(one.one), other=short(one.other))
 
 
 def _reasons(why: Sequence[Difference]) -> Said:
@@ -323,11 +322,6 @@ def apart_line(apart: Apart) -> Said:
             "as equal"
         )
     return said(text, **values)
-
-
-def _short(value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 # --- Words for states and verdicts on the pages of many runs.

@@ -98,11 +98,7 @@ def _short(name: str, room: int) -> str:
 
 
 _FRAMES = ("tree", "waterfall", "shapes", "kernels", "nodes")
-_METHOD: dict[str, Any] = {
-    "confidence": CONFIDENCE,
-    "resamples": RESAMPLES,
-    "seed": SEED,
-}
+_METHOD: dict[str, Any] = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "seed": SEED}
 
 
 def diff_document(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:

@@ -43,12 +43,7 @@ from profiler.fleet.storage import (
 )
 from profiler.run.columns import schema
 from profiler.run.run import Run
-from profiler.tools.metrics import (
-    DISTINGUISHING,
-    IDENTITY,
-    METRICS,
-    RUNS,
-)
+from profiler.tools.metrics import DISTINGUISHING, IDENTITY, METRICS, RUNS
 from profiler.tools.query import Database
 from profiler.tools.sources import load
 

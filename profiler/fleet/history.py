@@ -434,11 +434,7 @@ class MetricHistory:
 
 
 def metric_history(
-    metric: str,
-    frame: pl.DataFrame,
-    accepted: Iterable[Accepted] = (),
-    *,
-    family: int = 1,
+    metric: str, frame: pl.DataFrame, accepted: Iterable[Accepted] = (), *, family: int = 1
 ) -> MetricHistory:
     """Compute the history of `metric` from at least one run."""
     values = frame["value"].to_numpy()

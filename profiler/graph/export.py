@@ -107,8 +107,7 @@ PIPELINES: Mapping[str, tuple[PartKind, ...]] = {
     ),
     "QwenImagePipeline": (
         PartKind(
-            *("text_encoder", "transformers", "Qwen2_5_VLForConditionalGeneration"),
-            _text(qwen),
+            *("text_encoder", "transformers", "Qwen2_5_VLForConditionalGeneration"), _text(qwen)
         ),
         PartKind("transformer", "diffusers", "QwenImageTransformer2DModel", qwen_image),
         PartKind(*("vae", "diffusers", "AutoencoderKLQwenImage", qwen_decoder, "vae_decoder")),

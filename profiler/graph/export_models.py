@@ -33,12 +33,7 @@ def qwen_decoder(module: Any, static: StaticSizes, *, scale: int, dtype: Any) ->
 
 
 def _decoder(
-    module: Any,
-    static: StaticSizes,
-    scale: int,
-    dtype: Any,
-    frames: tuple[int, ...],
-    channels: int,
+    module: Any, static: StaticSizes, scale: int, dtype: Any, frames: tuple[int, ...], channels: int
 ) -> PartGraph:
     rows, columns = static.latents(scale)
     inputs = {
@@ -259,12 +254,7 @@ def _packed_trials(static: StaticSizes, scale: int) -> tuple[Trial, ...]:
     """Trial sizes with rows and columns of the image's patches, which determine positions."""
     rows, columns = (size and size // _PATCH for size in static.latents(scale, _PATCH))
     found = free_sizes(
-        {
-            "batch_size": (2, 1),
-            "rows": (4, 7),
-            "columns": (6, 5),
-            "sequence_length": (12, 7),
-        },
+        {"batch_size": (2, 1), "rows": (4, 7), "columns": (6, 5), "sequence_length": (12, 7)},
         {
             "batch_size": static.batch,
             "rows": rows,
@@ -422,7 +412,7 @@ CONFIGURATIONS: dict[str, dict[str, dict[str, Any]]] = {
         "text_encoder_3/config.json": _T5_XXL,
         "transformer/config.json": _TRANSFORMER,
         "vae/config.json": _VAE,
-    },
+    }
 }
 """Files of each known configuration, by path below the folder."""
 

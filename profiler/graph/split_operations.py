@@ -62,11 +62,7 @@ def _of_onnx(rewriter: Rewriter, node: ir.Node) -> list[Way]:
         heads = _integer(node, "q_num_heads")
         kv_heads = _integer(node, "kv_num_heads")
         axis = 2
-        units = (
-            _unit(query, 2, heads),
-            _unit(key, 2, kv_heads),
-            _unit(value, 2, kv_heads),
-        )
+        units = (_unit(query, 2, heads), _unit(key, 2, kv_heads), _unit(value, 2, kv_heads))
     if not heads or not kv_heads or heads % kv_heads:
         raise CannotSplitError("how many heads it has is only known when it runs")
     share = heads // kv_heads

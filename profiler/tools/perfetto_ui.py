@@ -30,13 +30,7 @@ from profiler.errors import InputError
 from profiler.files import opened
 from profiler.local_server import HOST, LocalHandler, LocalServer
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
-from profiler.trace.compression import (
-    file_bytes,
-    holds_zstd,
-    is_gzip,
-    not_a_trace,
-    without_zstd,
-)
+from profiler.trace.compression import file_bytes, holds_zstd, is_gzip, not_a_trace, without_zstd
 from profiler.trace.manifest import MANIFEST_NAME
 
 # --- Ready SQL for the Perfetto UI: the first questions about a run, in PerfettoSQL.
@@ -343,8 +337,7 @@ def queries_page(trace: str, name: str, *, ours: bool) -> str:
     """Return the HTML page of ready queries, each with a link that opens the UI with its answer."""
     entries = (_entry(query, trace) for query in _fitting(ours=ours))
     return _filled(
-        "queries.html",
-        {"NAME": html.escape(name), "QUERIES": "\n".join(entries), "START": "start"},
+        "queries.html", {"NAME": html.escape(name), "QUERIES": "\n".join(entries), "START": "start"}
     )
 
 

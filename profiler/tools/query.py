@@ -35,10 +35,7 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError, MissingPackageError, install_command
 from profiler.files import writable
 from profiler.plugins import plain_text
-from profiler.report.files import (
-    worded_columns,
-    worded_tables,
-)
+from profiler.report.files import worded_columns, worded_tables
 from profiler.run.columns import ARGS, TABLES, TEXT, Column, col
 from profiler.run.run import Run
 from profiler.text import count, counted

@@ -32,12 +32,7 @@ import polars as pl
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import (
-    FILE_NAME,
-    DeviceProfile,
-    profiles_text,
-    read_profiles,
-)
+from profiler.analysis.device_profiles import FILE_NAME, DeviceProfile, profiles_text, read_profiles
 from profiler.errors import InputError
 from profiler.files import appearing, not_writable, opened, read_file
 from profiler.run.columns import TABLES
@@ -233,11 +228,7 @@ def _scratch() -> Iterator[str]:
 
 
 def _write_copy(
-    bundle: Path,
-    before: Manifest,
-    copy: Path,
-    profiles: Iterable[DeviceProfile],
-    removal: Removal,
+    bundle: Path, before: Manifest, copy: Path, profiles: Iterable[DeviceProfile], removal: Removal
 ) -> None:
     """Write the bundle's files to `copy` without the removed texts and redundant files."""
     sizes: dict[str, int] = {}
@@ -343,11 +334,7 @@ def _remembering(seen: list[str], removal: Removal) -> Callable[[str], str]:
 
 
 def _check_tables(
-    before: Run,
-    after: Run,
-    profiles: tuple[DeviceProfile, ...],
-    removal: Removal,
-    bundle: Path,
+    before: Run, after: Run, profiles: tuple[DeviceProfile, ...], removal: Removal, bundle: Path
 ) -> None:
     """Raise InputError if the copy does not give the same tables as the bundle."""
     differing = next(_differing(before, after, profiles, removal), "")

@@ -188,13 +188,13 @@ def _part_bytes(way: Way, lengths: Sequence[int]) -> tuple[int | None, int | Non
 
 def _candidates(model: ir.Model, op_types: Collection[str]) -> Iterator[_Candidate]:
     chains = _chains(model) if "Attention" in op_types else {}
-    chained = {node for chain in chains.values() for node in chain.nodes}
+    chained = {node for chain in chains.values() for node in chain}
     for node in list(model.graph.all_nodes()):
         if not node.outputs:
             continue
         if node in chains:
             chain = chains[node]
-            ends = (chain.nodes[0], chain.last) if "MatMul" in op_types else ()
+            ends = (chain[0], chain[-1]) if "MatMul" in op_types else ()
             yield _Candidate(
                 node,
                 "Attention",
@@ -215,9 +215,9 @@ def _chains(model: ir.Model) -> dict[ir.Node, AttentionChain]:
     chained: set[ir.Node] = set()
     for graph in (model.graph, *model.graph.subgraphs()):
         for chain in attention_chains(graph):
-            if chained.isdisjoint(chain.nodes):
-                chained.update(chain.nodes)
-                found[chain.last] = chain
+            if chained.isdisjoint(chain):
+                chained.update(chain)
+                found[chain[-1]] = chain
     return found
 
 

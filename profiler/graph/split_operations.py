@@ -8,7 +8,6 @@ operation between the two MatMuls is split the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import onnx_ir as ir
@@ -241,17 +240,8 @@ _ELEMENTWISE = frozenset(
 )
 _MOST_NODES = 32
 
-
-@dataclass(frozen=True, slots=True)
-class AttentionChain:
-    """The nodes of one attention in the graph's order: first and last are its MatMuls."""
-
-    nodes: tuple[ir.Node, ...]
-
-    @property
-    def last(self) -> ir.Node:
-        """The MatMul with the values."""
-        return self.nodes[-1]
+AttentionChain = tuple[ir.Node, ...]
+"""The nodes of one attention in the graph's order; first and last are its MatMuls."""
 
 
 def attention_chains(graph: ir.Graph) -> Iterator[AttentionChain]:
@@ -261,7 +251,7 @@ def attention_chains(graph: ir.Graph) -> Iterator[AttentionChain]:
         if node.domain == "" and node.op_type == "MatMul" and not any(map(is_weight, node.inputs)):
             found = _chain_from(node)
             if found is not None:
-                yield AttentionChain(tuple(sorted(found, key=place.__getitem__)))
+                yield tuple(sorted(found, key=place.__getitem__))
 
 
 def _chain_from(first: ir.Node) -> set[ir.Node] | None:
@@ -299,8 +289,8 @@ class _Heads:
     """Splits a chain whose heads are on the third axis from the right."""
 
     def __init__(self, rewriter: Rewriter, chain: AttentionChain) -> None:
-        self._rewriter, self._nodes = rewriter, chain.nodes
-        scores = dims_of(chain.nodes[0].outputs[0])
+        self._rewriter, self._nodes = rewriter, chain
+        scores = dims_of(chain[0].outputs[0])
         if scores is None or len(scores) < 3:
             raise CannotSplitError("its scores are not known to have an axis of heads")
         self._rank = len(scores)

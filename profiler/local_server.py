@@ -54,6 +54,10 @@ class LocalServer(ThreadingHTTPServer):
         super().__init__((HOST, port), handler)
         self.root = f"http://{HOST}:{self.server_port}/{self.segment}"
 
+    def serve_forever(self, poll_interval: float = 0.2) -> None:
+        """Answer requests until `shutdown` is called in another thread."""
+        super().serve_forever(poll_interval)
+
     def note_request(self) -> None:
         """Restart the idle time."""
         self.last_request = self._clock()

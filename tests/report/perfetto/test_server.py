@@ -43,19 +43,19 @@ def ui(tmp_path: Path) -> Path:
 @contextmanager
 def _serving(ui: Path, trace: ServedTrace) -> Iterator[TraceServer]:
     with TraceServer(ui, trace, port=0) as server:
-        thread = Thread(target=server.serve)
+        thread = Thread(target=server.serve_forever)
         thread.start()
         try:
             yield server
         finally:
-            server.stop()
+            server.shutdown()
             thread.join()
 
 
 def _ask(
     server: TraceServer, path: str, host: str = "", method: str = "GET"
 ) -> tuple[HTTPResponse, bytes]:
-    place, _, segment = server.address.removeprefix("http://").partition("/")
+    place, _, segment = server.root.removeprefix("http://").partition("/")
     connection = HTTPConnection(place)
     connection.request(method, f"/{segment}{path}", headers={"Host": host or place})
     answer = connection.getresponse()
@@ -113,7 +113,7 @@ def test_no_other_origin_is_allowed(ui: Path, tmp_path: Path) -> None:
 def test_a_taken_port_is_one_sentence(ui: Path, tmp_path: Path) -> None:
     """The second server on a port says so, and how to go on."""
     with served_bundle(small_bundle(tmp_path)) as trace, TraceServer(ui, trace, port=0) as first:
-        port = int(first.address.split(":")[2].partition("/")[0])
+        port = first.server_port
         with pytest.raises(InputError, match=rf"port {port} .*give another with --port"):
             TraceServer(ui, trace, port)
 

@@ -34,7 +34,7 @@ from profiler.prediction.scenario import (
 )
 from profiler.prediction.workload import Task, Workload
 from profiler.run.run import Run
-from profiler.text import Note
+from profiler.text import Note, Value
 
 # --- Estimate the time of submodules with another batch, size or type, relative to recorded time.
 #
@@ -49,9 +49,9 @@ class Estimates(Struct, frozen=True):
     """New time over old time by submodule (only calls of `branch`, if given), and notes on what the
     estimates rest on."""
 
-    ratios: Mapping[str, Ratio]
-    assumes: tuple[Note, ...]
-    unknown: tuple[Note, ...]
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    assumes: list[Note] = field(default_factory=list)
+    unknown: list[Note] = field(default_factory=list)
     branch: str | None = None
 
 
@@ -77,21 +77,19 @@ def half_batch_estimates(
     workload: Workload, analysis: Analysis, on_device: Collection[str] = ()
 ) -> Estimates:
     """Estimate the batched calls of the steps if they had the prompt alone (half the batch)."""
-    ratios: dict[str, Ratio] = {}
-    assumes: list[Note] = []
-    unknown: list[Note] = []
+    found = Estimates(branch=BATCHED)
     for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
         if name is None:
             continue
         half = half_of(analysis.inputs, name, workload.overhead_ratio.get(name, 1.0))
-        ratio = ratios[name] = half.busy if name in on_device else half.wall
+        ratio = found.ratios[name] = half.busy if name in on_device else half.wall
         if half.measured or half.from_operators:
-            assumes.append(_half(half, name, ratio, queued=name in on_device))
+            found.assumes.append(_half(half, name, ratio, queued=name in on_device))
         else:
-            unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
+            found.unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
         if half.from_operators and not half.measured:
-            unknown += _unknown_work(name, ratio)
-    return Estimates(ratios, tuple(assumes), tuple(unknown), BATCHED)
+            found.unknown.extend(_unknown_work(name, ratio))
+    return found
 
 
 def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
@@ -125,22 +123,20 @@ def _batch_estimates(
     """Estimate submodules in and after the steps with `factor` times the batch; prompts are
     encoded as before. Without traced operators they take `factor` times as long, the lower bound
     being 1."""
-    ratios: dict[str, Ratio] = {}
-    assumes: list[Note] = []
-    unknown: list[Note] = []
+    found = Estimates()
     for name in dict.fromkeys(t.submodule for t in (*workload.step, *workload.decode)):
         if name is None:
             continue
         costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
         if costs is None:
-            ratios[name] = Ratio(float(factor), 1.0, float(factor), known=0.0)
-            unknown.append(Note.of(Unknown.BATCH_GUESSED, submodule=name))
+            found.ratios[name] = Ratio(float(factor), 1.0, float(factor), known=0.0)
+            found.unknown.append(Note.of(Unknown.BATCH_GUESSED, submodule=name))
             continue
         wall, busy = times_batch(costs, factor, workload.overhead_ratio.get(name, 1.0))
-        ratio = ratios[name] = busy if name in on_device else wall
-        assumes.append(_estimate_note(Assumption.TIMES_BATCH, name, ratio))
-        unknown += _unknown_work(name, ratio)
-    return Estimates(ratios, tuple(assumes), tuple(unknown))
+        ratio = found.ratios[name] = busy if name in on_device else wall
+        found.assumes.append(_estimate_note(Assumption.TIMES_BATCH, name, ratio))
+        found.unknown.extend(_unknown_work(name, ratio))
+    return found
 
 
 def _size_estimates(
@@ -159,29 +155,26 @@ def _size_estimates(
     decoded = [kind for name in decoders if (costs := of[name]) for kind in costs.kinds]
     old = recorded_size(run.info.generations, workload.numbers, decoded)
     if old == size:
-        return Estimates({}, (), ())
+        return Estimates()
     if old is None:
         raise InputError(
             "the trace does not tell how large its images are, so --size cannot be answered: "
             "record the run with --ops all"
         )
-    ratios: dict[str, Ratio] = {}
-    assumes: list[Note] = []
-    unknown: list[Note] = []
-    area = size.area / old.area
+    found, area = Estimates(), size.area / old.area
     for name, costs in of.items():
-        found = costs and resized(costs, old, size, workload.overhead_ratio.get(name, 1.0))
-        if not found:
+        both = costs and resized(costs, old, size, workload.overhead_ratio.get(name, 1.0))
+        if not both:
             least, most = sorted((1.0, area * area))
-            ratios[name] = Ratio(area, least, most, known=0.0)
-            unknown.append(Note.of(Unknown.SIZE_GUESSED, submodule=name))
+            found.ratios[name] = Ratio(area, least, most, known=0.0)
+            found.unknown.append(Note.of(Unknown.SIZE_GUESSED, submodule=name))
             continue
-        wall, busy = found
-        ratio = ratios[name] = busy if name in on_device else wall
+        wall, busy = both
+        ratio = found.ratios[name] = busy if name in on_device else wall
         sizes = {"before": str(old), "size": str(size)}
-        assumes.append(_estimate_note(Assumption.ANOTHER_SIZE, name, ratio, **sizes))
-        unknown += _unknown_work(name, ratio)
-    return Estimates(ratios, tuple(assumes), tuple(unknown))
+        found.assumes.append(_estimate_note(Assumption.ANOTHER_SIZE, name, ratio, **sizes))
+        found.unknown.extend(_unknown_work(name, ratio))
+    return found
 
 
 def _precision_estimates(
@@ -203,23 +196,21 @@ def _precision_estimates(
             "answered: record the run with --ops all"
         )
     _check_known(workload, {*ratios}, dtype)
-    assumes: list[Note] = []
-    unknown: list[Note] = []
-    least = min(known.low for known in ratios.values())
+    found, least = Estimates(ratios), min(known.low for known in ratios.values())
     for name, device in placed.items():
         ratio = ratios.get(name)
         if ratio is None:
-            unknown.append(Note.of(Unknown.PRECISION_OF, submodule=name, dtype=dtype))
+            found.unknown.append(Note.of(Unknown.PRECISION_OF, submodule=name, dtype=dtype))
             ratios[name] = Ratio(1.0, least, 1.0, known=0.0)
         elif ratio == Ratio(1.0, 1.0, 1.0):
-            assumes.append(Note.of(Assumption.SAME_PRECISION, submodule=name, dtype=dtype))
+            found.assumes.append(Note.of(Assumption.SAME_PRECISION, submodule=name, dtype=dtype))
         else:
             code = Assumption.PRECISION_BY_RATES
             if name in on_device:
                 code = Assumption.PRECISION_ON_DEVICE
-            assumes.append(_estimate_note(code, name, ratio, dtype=dtype, device=device))
-            unknown += _unknown_work(name, ratio)
-    return Estimates(ratios, tuple(assumes), tuple(unknown))
+            found.assumes.append(_estimate_note(code, name, ratio, dtype=dtype, device=device))
+            found.unknown.extend(_unknown_work(name, ratio))
+    return found
 
 
 def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None:
@@ -273,10 +264,9 @@ def share_of_steps(workload: Workload) -> Iterator[Note]:
         yield Note.of(Assumption.SHARE_OF_STEPS, steps=workload.steps, submodules=some)
 
 
-def _unknown_work(name: str, ratio: Ratio) -> list[Note]:
-    if ratio.known >= _WELL_KNOWN:
-        return []
-    return [Note.of(Unknown.WORK_OF_OPERATORS, submodule=name, share=1 - ratio.known)]
+def _unknown_work(name: str, ratio: Ratio) -> Iterator[Note]:
+    if ratio.known < _WELL_KNOWN:
+        yield Note.of(Unknown.WORK_OF_OPERATORS, submodule=name, share=1 - ratio.known)
 
 
 def _estimate_note(code: Assumption, name: str, ratio: Ratio, **more: str) -> Note:
@@ -402,9 +392,9 @@ def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None 
         factor = factors.get(task.submodule or "", 1.0)
         if factor == 1.0 or (branch is not None and task.branch != branch):
             return task
-        times = (np.rint(ns * factor).astype(np.int64) for ns in (task.first_ns, task.steady_ns))
-        first, steady = times
-        return replace(task, first_ns=first, steady_ns=steady)
+        times = ("first_ns", "steady_ns")
+        longer = {name: np.rint(getattr(task, name) * factor).astype(np.int64) for name in times}
+        return replace(task, **longer)
 
     return workload.mapped(lambda tasks: tuple(map(of, tasks)))
 
@@ -436,13 +426,7 @@ def _following(found: Changed, following: Following) -> Changed:
 
 def _renamed(found: Changed) -> Changed:
     """Rename batched calls to calls of the prompt alone (`cond`)."""
-
-    def of(task: Task) -> Task:
-        if task.branch != BATCHED:
-            return task
-        return replace(task, branch="cond", name=f"{task.submodule}.cond")
-
-    workload = found.workload.mapped(lambda tasks: tuple(map(of, tasks)))
+    workload = found.workload.mapped(lambda tasks: tuple(map(_single, tasks)))
     return replace(found, workload=workload)
 
 
@@ -450,7 +434,8 @@ def _with_estimates(found: Changed, estimates: Estimates) -> Changed:
     """Apply the estimates to the times of submodules."""
     ratios, spread = estimates.ratios, dict(found.spread)
     for name, ratio in ratios.items():
-        _widen(spread, name, ratio.spread)
+        low, high = spread.get(name, (1.0, 1.0))
+        spread[name] = (low * ratio.spread[0], high * ratio.spread[1])
     factors = {name: ratio.value for name, ratio in ratios.items()}
     return Changed(
         workload=scaled(found.workload, factors, estimates.branch),
@@ -468,15 +453,10 @@ def _with_steps(found: Changed, steps: int) -> Changed:
     )
 
 
-def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, float]) -> None:
-    low, high = spread.get(name, (1.0, 1.0))
-    spread[name] = (low * by[0], high * by[1])
-
-
 # --- Change the plan of the host's work in a pipeline call, piece by piece.
 #
 # Pieces are on the host's axis: a call lasts until it returns. A changed plan leaves some out and
-# repeats others; `host_replay` runs it.
+# repeats others; `replayed_call` runs it.
 
 
 _Phase = tuple[Piece, ...]
@@ -508,10 +488,10 @@ def unguided(plan: PipelinePieces) -> PipelinePieces:
     return plan.mapped(alone)
 
 
-def _single(piece: Piece) -> Piece:
-    if piece.branch != BATCHED:
-        return piece
-    return replace(piece, branch="cond", name=f"{piece.submodule}.cond")
+def _single(one: _Some) -> _Some:
+    if one.branch != BATCHED:
+        return one
+    return replace(one, branch="cond", name=f"{one.submodule}.cond")
 
 
 def with_steps(plan: PipelinePieces, steps: int) -> PipelinePieces:
@@ -613,11 +593,11 @@ def _rest(less: float, whole: float) -> float:
 def _following_of(
     some: Sequence[Named], work: Mapping[str, float], host: Mapping[str, float]
 ) -> Following:
-    estimates = [Estimates({name: Ratio(part, part, part)}, (), ()) for name, part in work.items()]
+    estimates = [Estimates({name: Ratio(part, part, part)}) for name, part in work.items()]
     for one in some:
         if one.effect.grown != 1.0:  # the kept calls take longer
             grown = Ratio(one.effect.grown, one.effect.grown, one.effect.grown)
-            estimates.append(Estimates(dict.fromkeys(one.effect.submodules, grown), (), ()))
+            estimates.append(Estimates(dict.fromkeys(one.effect.submodules, grown)))
     return Following(
         effects=tuple(one.effect for one in some),
         work=tuple(estimates),
@@ -631,16 +611,7 @@ def _following_of(
 
 def _assumed(one: Named) -> Note:
     effect = one.effect
+    values: dict[str, Value] = {"rule": one.finding.rule, "submodules": effect.submodules}
     if effect.without_branch is not None:
-        return Note.of(
-            Assumption.FOLLOWED_WITHOUT,
-            rule=one.finding.rule,
-            submodules=effect.submodules,
-            branch=effect.without_branch,
-        )
-    return Note.of(
-        Assumption.FOLLOWED,
-        rule=one.finding.rule,
-        submodules=effect.submodules,
-        less_ns=round(effect.less_ns),
-    )
+        return Note.of(Assumption.FOLLOWED_WITHOUT, **values, branch=effect.without_branch)
+    return Note.of(Assumption.FOLLOWED, **values, less_ns=round(effect.less_ns))

@@ -479,13 +479,9 @@ class Predictor:
     def _replayed(self, basis: ReplayBasis) -> Workload:
         """Return the workload as a replay of the recording at the host's pace of `basis`."""
         if basis.pace not in self._replayed_at:
-            workload = self.workload
             pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
-            recorded = (
-                workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
-            )
             self._replayed_at[basis.pace] = replace(
-                with_pieces(workload, pieces), recorded_ns=recorded
+                with_pieces(self.workload, pieces), recorded_ns=self.workload.uncorrected_ns
             )
         return self._replayed_at[basis.pace]
 
@@ -543,18 +539,16 @@ def _request(changes: Changed, placed: Workload) -> RequestTime:
         request = moved(request, sum(mean_time(task, placed) for task in placed.tasks))
     if changes.within_ns is None:
         return request
+    least, most = changes.within_ns
     low, high = (request.ns if bound is None else bound for bound in (request.low, request.high))
-    return replace(
-        request, low=min(low, changes.within_ns[0]), high=max(high, changes.within_ns[1])
-    )
+    return replace(request, low=min(low, least), high=max(high, most))
 
 
 def _measured(workload: Workload, *, alone: bool) -> Measured:
-    recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
     return Measured(
         pipelines=workload.numbers,
         steps=workload.steps,
-        recorded_ns=float(recorded.mean()),
+        recorded_ns=float(workload.uncorrected_ns.mean()),
         ns=float(workload.measured_ns.mean()),
         low_ns=float(workload.measured_ns.min()),
         high_ns=float(workload.measured_ns.max()),

@@ -567,10 +567,9 @@ class Scenario:
     @property
     def changes_calls(self) -> bool:
         """Whether the scenario changes the calls of a request or their times."""
-        changed = self.steps is not None or self.precision is not None or not self.guidance
-        larger = self.batch is not None or self.size is not None
-        others = self.untraced_ns is not None or larger
-        return changed or bool(self.drop or self.follow) or self.cuda_graph or others
+        given = (self.steps, self.precision, self.batch, self.size, self.untraced_ns)
+        switched = self.cuda_graph or not self.guidance
+        return switched or bool(self.drop or self.follow) or any(one is not None for one in given)
 
     @property
     def simulates(self) -> bool:
@@ -599,20 +598,15 @@ def parse_places(texts: Iterable[str]) -> dict[str, str]:
 
 def check(scenario: Scenario, workload: Workload) -> None:
     """Raise InputError if the workload cannot answer the scenario."""
-    if scenario.steps is not None and not 0 < scenario.steps <= MOST_STEPS:
-        raise InputError(
-            f"--steps {scenario.steps} is no number of steps: give one from 1 to {MOST_STEPS:,}"
-        )
-    if scenario.concurrency is not None and not 0 < scenario.concurrency <= MOST_CONCURRENT:
-        raise InputError(
-            f"--concurrency {scenario.concurrency} is no number of requests: give one from 1 to "
-            f"{MOST_CONCURRENT:,}"
-        )
-    if scenario.batch is not None and not 0 < scenario.batch <= MOST_BATCH:
-        raise InputError(
-            f"--batch {scenario.batch} is no number of times as many: give one from 1 to "
-            f"{MOST_BATCH:,}"
-        )
+    for option, given, what, most in (
+        ("--steps", scenario.steps, "steps", MOST_STEPS),
+        ("--concurrency", scenario.concurrency, "requests", MOST_CONCURRENT),
+        ("--batch", scenario.batch, "times as many", MOST_BATCH),
+    ):
+        if given is not None and not 0 < given <= most:
+            raise InputError(
+                f"{option} {given} is no number of {what}: give one from 1 to {most:,}"
+            )
     if scenario.order is not None and scenario.order not in ORDERS:
         raise InputError(f"--order {scenario.order!r} is no order: give {' or '.join(ORDERS)}")
     if scenario.precision is not None:

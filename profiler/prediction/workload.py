@@ -274,6 +274,11 @@ class Workload(Struct, frozen=True, eq=False):
     kept: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def uncorrected_ns(self) -> Times:
+        """The time of each pipeline call with the overhead of profiling, int64 [p]."""
+        return self.measured_ns if self.recorded_ns is None else self.recorded_ns
+
+    @property
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, each once."""
         return (*self.encode, *self.step, *self.decode)

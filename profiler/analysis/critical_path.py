@@ -115,7 +115,7 @@ class BusySource(Struct, frozen=True, eq=False):
         count."""
         calls = np.flatnonzero((self.first < end) & (self.last > start))
         free = np.flatnonzero(self.commands.call < 0)
-        picked = [free, *map(self.rows_of, calls.tolist())]
+        picked = [free, *(rows_in(self.rows, call) for call in calls.tolist())]
         if sum(map(len, picked)) > limit:
             return None, 0
         rows = np.concatenate(picked)
@@ -123,11 +123,6 @@ class BusySource(Struct, frozen=True, eq=False):
         tracks = self._commands(rows[here])
         tracks.update(self._calls(np.array([c for c in calls.tolist() if c not in own], np.int64)))
         return tracks, len(rows)
-
-    def rows_of(self, call: int) -> Times:
-        """The rows of the commands of a call, in their order."""
-        rows = self.rows.get(call, slice(0, 0))
-        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
     def _commands(self, rows: Times) -> dict[Place, _Busy]:
         frame, commands = self.run.commands, self.commands
@@ -145,6 +140,12 @@ class BusySource(Struct, frozen=True, eq=False):
             (device, CALLS_TRACK): _Busy.of(start[some], end[some], submodule[some])
             for device, some in by_device.items()
         }
+
+
+def rows_in(rows: Mapping[int, slice | Times], call: int) -> Times:
+    """The rows of a call as an array; none if it has none."""
+    found = rows.get(call, slice(0, 0))
+    return np.arange(found.start, found.stop) if isinstance(found, slice) else found
 
 
 class Tracks(Struct, frozen=True, eq=False):
@@ -559,10 +560,8 @@ class _Paths(Struct, frozen=True, eq=False):
         for others, times in self.others.get(int(self.commands.device[row[0]]), ()):
             first = np.searchsorted(times.end, stretch.start, side="right")
             last = np.searchsorted(times.start, stretch.end, side="left")
-            begin, until = (
-                counted.before(times.start[first:last]),
-                counted.before(times.end[first:last]),
-            )
+            extents = times.start[first:last], times.end[first:last]
+            begin, until = map(counted.before, extents)
             took = waiting.within(begin, until)
             links.append((self._code(others[first:last]), took))
             waiting = waiting.minus(Stretches.union(begin, until))

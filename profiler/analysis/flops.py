@@ -47,16 +47,12 @@ def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
     found = formula_of(op_type) if op_type else None
     if found is None or op_type is None:
         return None
-    op = (
-        Operation(op_type, shapes.inputs, shapes.outputs, shapes.causal, shapes.over)
-        if shapes
-        else Operation(op_type, (), None)
-    )
+    given = shapes or Shapes((), None)
     try:
-        work = found(op)
+        work = found(Operation(op_type, given.inputs, given.outputs, given.causal, given.over))
     except (DoesNotFit, IndexError, ZeroDivisionError):
         return None
-    return replace(work, part=shapes.part, parts=shapes.parts) if shapes else work
+    return replace(work, part=given.part, parts=given.parts)
 
 
 # --- Sizes of an operation, as its family names them.
@@ -143,10 +139,7 @@ def triton(op: Operation) -> Work:
     if pointwise:
         read = [_of_result(tensor, written) for tensor in read]
     elif cuts:
-        read = [
-            _of_rows(tensor, written, op.inputs) if tensor.size > elements else tensor
-            for tensor in read
-        ]
+        read = [_of_rows(t, written, op.inputs) if t.size > elements else t for t in read]
     return Work(Family.KERNEL, written.dtype, None, tuple(read), (written,))
 
 

@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from profiler.analysis.commands import CommandArrays, Kinds, rows_by_call
 from profiler.analysis.compilation import compiled_in
-from profiler.analysis.context import Inputs
 from profiler.analysis.critical_path import (
     BusySource,
     BusyTracks,
@@ -27,6 +26,7 @@ from profiler.analysis.critical_path import (
     Tracks,
     Window,
     rows_by_place,
+    rows_in,
 )
 from profiler.analysis.finding_text import (
     UNLABELLED,
@@ -183,7 +183,7 @@ class _Looked:
     kinds: Kinds
     source: BusySource
     _in_run: Codes = field(init=False)
-    _rows: dict[int, slice | Times] = field(default_factory=dict)
+    _rows: dict[int, slice | Times] = field(init=False)
     _by_part: dict[int, tuple[Times, Times]] = field(default_factory=dict)
     _busy: dict[int, BusyTracks | None] = field(default_factory=dict)
     _left: int = _BUDGET
@@ -191,6 +191,7 @@ class _Looked:
     def __post_init__(self) -> None:
         of_run = self.source.run.calls["call"].to_numpy()
         self._in_run = positions(self.calls["call"].to_numpy(), of_run)
+        self._rows = dict(rows_by_call(self.commands.call, len(self.calls)))
 
     def cause(self, part: int, step: int, excess: int) -> _Cause:
         """Return why `part` took `excess` ns longer than usual in the step of a column."""
@@ -252,7 +253,7 @@ class _Looked:
         if busy is None:
             return None
         if part == 0:
-            rows = np.concatenate([_NONE, *map(self._rows_of, calls.tolist())])
+            rows = np.concatenate([_NONE, *(rows_in(self._rows, c) for c in calls.tolist())])
             start, end = self.calls["start_ns"].to_numpy()[calls], ends(self.calls)[calls]
         else:
             rows = np.concatenate([_NONE, *(self._of_part(part, c) for c in calls.tolist())])
@@ -271,17 +272,10 @@ class _Looked:
             self._left -= looked_at
         return self._busy.get(step)
 
-    def _rows_of(self, call: int) -> Times:
-        """The rows of a call's commands."""
-        if not self._rows:
-            self._rows.update(rows_by_call(self.commands.call, len(self.calls)))
-        rows = self._rows.get(call, slice(0, 0))
-        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-
     def _of_part(self, part: int, call: int) -> Times:
         """The rows of a part's commands in a call."""
         if call not in self._by_part:
-            rows = self._rows_of(call)
+            rows = rows_in(self._rows, call)
             parts = len(self.matrix.parts)
             code = self.matrix.part_of_kind[self.kinds.of_command[rows]] + 1  # 0: of none
             bounds = np.append(0, np.cumsum(np.bincount(code, minlength=parts + 1)))
@@ -316,19 +310,15 @@ class _Looked:
 # --- The table of parts of steps that stand out.
 
 
-def _outliers(of: Inputs) -> pl.DataFrame:
-    return outlier_table(
-        steps_matrix(of), of.run, of.everything, of.calls, of.frame, of.commands, of.kinds
-    )
-
-
 TABLES = (
     Table(
         name="step_outliers",
         row="one part in one step that stands out",
         section="time",
         columns=STEP_OUTLIERS,
-        make=_outliers,
+        make=lambda of: outlier_table(
+            steps_matrix(of), of.run, of.everything, of.calls, of.frame, of.commands, of.kinds
+        ),
         title="Outliers and what explains them",
         about="The table lists outliers of at least a thousandth of a step, largest `excess_ns` "
         "first, 50 at most. `step_outliers_total` in JSON is the number of all outliers.",

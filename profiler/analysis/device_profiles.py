@@ -248,7 +248,9 @@ def _measured_profile(path: Path, entry: Any) -> DeviceProfile:
     if not all(isinstance(text, str) for text in texts.values()):
         raise InputError(f"device {name!r} in {path} has a name that is no text: {_RECOMMENDATION}")
     peaks = {str(dtype): _rate(path, name, value) for dtype, value in entry["peak_flops"].items()}
-    rates: dict[str, Any] = {key: _known_rate(path, name, entry.get(key)) for key in _RATES}
+    rates: dict[str, Any] = {
+        key: None if entry.get(key) is None else _rate(path, name, entry[key]) for key in _RATES
+    }
     cores = _cores(path, name, entry.get("cores"))
     return DeviceProfile(peak_flops=peaks, measured=True, cores=cores, **texts, **rates)
 
@@ -259,10 +261,6 @@ def _cores(path: Path, device: object, value: Any) -> int | None:
     raise InputError(
         f"device {device!r} in {path} has a number of cores that is none: {_RECOMMENDATION}"
     )
-
-
-def _known_rate(path: Path, device: object, value: Any) -> float | None:
-    return None if value is None else _rate(path, device, value)
 
 
 def _rate(path: Path, device: object, value: Any) -> float:

@@ -361,7 +361,7 @@ class HostDoings(Struct, frozen=True, eq=False):
         kind = HostDoing.HOST_WORK
         if self._waited(row):
             kind = HostDoing.WAIT
-        elif self._launched(row):
+        elif (self.run.flows["source"] == row).any():
             kind = HostDoing.LAUNCH
         return Doing(self._text("layer", row), kind, covered)
 
@@ -371,9 +371,6 @@ class HostDoings(Struct, frozen=True, eq=False):
         first = np.array([start])
         waited = int(self.run.tiles.waits.within(first, first + took)[0])
         return waited == took
-
-    def _launched(self, row: int) -> bool:
-        return bool((self.run.flows["source"] == row).any())
 
     def _text(self, column: str, row: int) -> str:
         return str(self.run.commands[column][row])

@@ -110,7 +110,8 @@ def _without_host_between(analysis: Analysis) -> int:
     steps = calls.filter(pl.col("step") >= 0).group_by("number", maintain_order=True)
     extents = steps.agg(first=pl.col("start_ns").min(), last=pl.col("start_ns").max())
     loops = Stretches.union(extents["first"].to_numpy(), extents["last"].to_numpy())
-    return gains.without_host(loops.minus(_times_of(calls)))
+    of_calls = Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
+    return gains.without_host(loops.minus(of_calls))
 
 
 def scheduler_sync(analysis: Analysis) -> Finding | None:
@@ -389,10 +390,6 @@ _BETWEEN_CHANGES: Mapping[object, Said] = {
 }
 
 
-def _between_steps_change(found: Finding) -> Said | None:
-    return _BETWEEN_CHANGES.get(found.evidence.get("mostly"))
-
-
 def host_bound_change(found: Finding) -> Said:
     """What to do about a device that waits for the host, in one line."""
     if waits_for_data_loader(found):
@@ -407,7 +404,11 @@ def host_bound_change(found: Finding) -> Said:
 
 
 RULES = (
-    Rule(host_between_steps, _host_between_steps, _between_steps_change),
+    Rule(
+        host_between_steps,
+        _host_between_steps,
+        lambda found: _BETWEEN_CHANGES.get(found.evidence.get("mostly")),
+    ),
     Rule(
         scheduler_sync,
         Words(
@@ -482,10 +483,6 @@ def _ran_before(run: Run) -> bool:
     before = kernels[launches.carried].filter("computes")["name"].unique()
     again = kernels.filter("launched", "computes")["name"].is_in(before.implode())
     return 2 * int(again.sum()) >= len(again) > 0
-
-
-def _times_of(calls: pl.DataFrame) -> Stretches:
-    return Stretches.union(calls["start_ns"].to_numpy(), ends(calls))
 
 
 def _times(begin: Times, length: Times) -> Stretches:

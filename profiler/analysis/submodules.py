@@ -506,10 +506,6 @@ def _submodules(of: Inputs) -> pl.DataFrame:
     return submodule_table(of.table("calls"), submodule, _share(of), _device_time(of), factors)
 
 
-def _branches(of: Inputs) -> pl.DataFrame:
-    return branch_table(of.table("calls"), _share(of), _device_time(of))
-
-
 def _whole_ns(of: Inputs) -> int:
     """The time that shares of calls refer to, 0 if calls have no common time."""
     return 0 if are_single(of.run.drops) else accounting(of).end_to_end_ns
@@ -585,7 +581,7 @@ TABLES = (
         row="one branch of a submodule",
         section="time",
         columns=BRANCHES,
-        make=_branches,
+        make=lambda of: branch_table(of.table("calls"), _share(of), _device_time(of)),
         title="Submodules by branch",
         about="A denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
         "one of the prompts. Steady calls are those of [submodules](#submodules).",

@@ -238,7 +238,8 @@ def multiplied(some: Sequence[Estimates]) -> Iterator[Note]:
 
 def _product(name: str, some: Sequence[Estimates]) -> Note | None:
     ratios = [estimates.ratios[name] for estimates in some]
-    if sum(map(_changes, ratios)) < 2:
+    bounds = ((ratio.value, ratio.low, ratio.high) for ratio in ratios)
+    if sum(any(not isclose(share, 1.0) for share in of_one) for of_one in bounds) < 2:
         return None
     batched = any(estimates.branch == BATCHED for estimates in some)
     whole = Ratio(
@@ -248,10 +249,6 @@ def _product(name: str, some: Sequence[Estimates]) -> Note | None:
     )
     code = Assumption.SHARE_OF_BATCHED if batched else Assumption.SHARE_OF_ALL
     return _estimate_note(code, name, whole)
-
-
-def _changes(ratio: Ratio) -> bool:
-    return not all(isclose(share, 1.0) for share in (ratio.value, ratio.low, ratio.high))
 
 
 def share_of_steps(workload: Workload) -> Iterator[Note]:

@@ -434,10 +434,8 @@ def half_batch(
     )
     batch = _batch_size(rows)
     scale = _scaling(costs, batch, 0.5)
-    wall, busy = (
-        _half_batch_ratio(costs, scale, overhead_ratio),
-        _half_batch_ratio(costs.on_device, scale, 1.0),
-    )
+    wall = _half_batch_ratio(costs, scale, overhead_ratio)
+    busy = _half_batch_ratio(costs.on_device, scale, 1.0)
     return HalfBatch(wall, busy, from_operators=True)
 
 
@@ -526,6 +524,4 @@ def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:
     if not tensor.dims or not tensor.floating:
         return False
     first = tensor.dims[0]
-    if first == batch:
-        return True
-    return first % batch == 0 and first // batch in dims
+    return first == batch or (first % batch == 0 and first // batch in dims)

@@ -14,7 +14,7 @@ from profiler.analysis.document import Fact, Part, SectionGroup, SectionKind
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.table_text import table
-from profiler.analysis.timeline import PipelineCalls, stage_parts
+from profiler.analysis.timeline import stage_parts
 from profiler.run.columns import INT32, INT64, NS, STEP, STRING, Column, col, empty, schema, typed
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
 from profiler.text import count, duration, filled, joined, percent, said
@@ -127,7 +127,8 @@ def _requests(of: Inputs) -> pl.DataFrame:
     apart = are_apart(run.drops)
     if len(numbers) < _FEWEST or apart:  # timelines that were laid one behind the other
         return empty(REQUESTS)
-    begin, end, names = _extents(pipelines)
+    begin, end = pipelines.extents
+    named = np.unique(pipelines.code_of_spans, return_index=True)[1]  # by the first of its spans
     queue, compute = _unions(run.commands, pipelines.code_of(run.commands), len(numbers))
     on_axis = pipelines.apart and not bool((_in_flight(begin, end) > 1).any())
     done = np.maximum(end, of.axis.last) if on_axis else end
@@ -135,7 +136,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
     frame = pl.DataFrame(
         {
             "pipeline": numbers,
-            "name": names,
+            "name": pipelines.spans["name"].cast(pl.String)[named],
             "begin_ns": begin - begin.min(),
             "latency_ns": done - begin,
             "queue_ns": queue,
@@ -145,20 +146,6 @@ def _requests(of: Inputs) -> pl.DataFrame:
         }
     )
     return frame.select(typed(REQUESTS))
-
-
-def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
-    """Start and end of each pipeline call, and its name, that of the span which started first."""
-    spans = pipelines.spans.with_columns(
-        code=pl.Series(pipelines.code_of_spans), end_ns=pl.Series(ends(pipelines.spans))
-    )
-    found = (
-        spans.group_by("code")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("name").first())
-        .sort("code")
-    )
-    names = found["name"].cast(pl.String).to_list()
-    return found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), names
 
 
 def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:

@@ -174,6 +174,11 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         )
 
     @property
+    def extents(self) -> tuple[Times, Times]:
+        """First start and last end of the spans of each pipeline call, int64 [p] each."""
+        return extent(self.starts, ends(self.spans), self.code_of_spans, len(self.numbers))
+
+    @property
     def apart(self) -> bool:
         """Whether it is known which work belongs to which pipeline call: the run says so, or they
         follow each other."""
@@ -181,11 +186,7 @@ class PipelineCalls(Struct, frozen=True, eq=False):
 
     def overlapping(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether each pipeline call ran at the same time as another, bool [p]."""
-        first = np.full(len(self.numbers), np.iinfo(np.int64).max)
-        last = np.full(len(self.numbers), np.iinfo(np.int64).min)
-        codes = self.code_of_spans
-        np.minimum.at(first, codes, self.starts)
-        np.maximum.at(last, codes, ends(self.spans))
+        first, last = self.extents
         found = np.zeros(len(self.numbers), dtype=np.bool_)
         order = np.lexsort((last, first))
         reached = np.maximum.accumulate(last[order])
@@ -463,12 +464,7 @@ def _done(run: Run) -> Times:
 def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Times, Times]:
     """Start and end of each pipeline call, int64 [p] each; `work` are codes and ends of what was
     done for them."""
-    count = len(pipelines.numbers)
-    first = np.full(count, np.iinfo(np.int64).max)
-    last = np.full(count, np.iinfo(np.int64).min)
-    codes = pipelines.code_of_spans
-    np.minimum.at(first, codes, pipelines.starts)
-    np.maximum.at(last, codes, ends(pipelines.spans))
+    first, last = pipelines.extents
     returned = last.copy()
     for code, end in work:
         kept = code >= 0

@@ -176,10 +176,11 @@ class RecordedRequests(Struct, frozen=True, eq=False):
             raise InputError("the run holds no request that called a model: record one")
         (kind, _), *_others = kinds.most_common(1)
         chosen = {n: _ordered(calls) for n, calls in by_number.items() if _kind(calls) == kind}
-        begin, end = _extents(pipelines)
-        latency = np.array([end[n] - begin[n] for n in chosen], dtype=np.int64)
-        window = max(end.values()) - min(begin.values())
-        in_flight = sum(end[n] - begin[n] for n in end) / max(window, 1)
+        begin, end = pipelines.extents
+        lasted = dict(zip(pipelines.numbers.tolist(), (end - begin).tolist(), strict=True))
+        latency = np.array([lasted[n] for n in chosen], dtype=np.int64)
+        window = int(end.max() - begin.min())
+        in_flight = sum(lasted.values()) / max(window, 1)
         graph = _graph(list(chosen.values()), run.info.devices)
         return cls(
             graph=graph,
@@ -273,18 +274,6 @@ def _kind(calls: Sequence[_Call]) -> tuple[str, ...]:
 def _ordered(calls: Sequence[_Call]) -> tuple[_Call, ...]:
     """Sort the calls of a request by submodule, then time, so that requests can be matched."""
     return tuple(sorted(calls, key=lambda call: (call.submodule, call.begin)))
-
-
-def _extents(pipelines: PipelineCalls) -> tuple[dict[int, int], dict[int, int]]:
-    numbers = pipelines.number_of(pipelines.spans).tolist()
-    begin: dict[int, int] = {}
-    end: dict[int, int] = {}
-    for number, first, last in zip(
-        numbers, pipelines.starts.tolist(), ends(pipelines.spans).tolist(), strict=True
-    ):
-        begin[number] = min(begin.get(number, first), first)
-        end[number] = max(end.get(number, last), last)
-    return begin, end
 
 
 def _durations(calls: Sequence[_Call], latency: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """FLUX.1 text-to-image on ONNX Runtime and NumPy alone."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,106 @@ from profiler.pipelines.pipeline import (
     Array,
     Components,
     OnnxPart,
-    PackedPipeline,
+    OnnxPipeline,
     PipelineOutput,
     StepCallback,
     as_prompts,
     check_request,
+    latents_of,
     noise_source,
-    packed_noise,
     pick,
     t5_embeddings,
-    unpack,
 )
 from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
+
+# --- Latents as tokens, a row per patch of 2 by 2, as FLUX and Qwen-Image take them.
+
+
+def packed_noise(
+    sizes: PackedSizes,
+    batch: int,
+    grid: tuple[int, int],
+    generator: np.random.Generator | None,
+    given: Array | None,
+) -> NDArray[np.float32]:
+    """Float32 latents [batch, rows * columns, channels * 4] for a grid of tokens: those that were
+    given, or noise drawn as [batch, channels, 2 rows, 2 columns].
+
+    Raises `InputError` if given latents have another shape.
+    """
+    (rows, columns), channels = grid, sizes.latent_channels
+    if given is not None:
+        return latents_of((batch, rows * columns, channels * 4), None, given)
+    noise = latents_of((batch, channels, 2 * rows, 2 * columns), generator, None)
+    patches = noise.reshape(batch, channels, rows, 2, columns, 2).transpose(0, 2, 4, 1, 3, 5)
+    return patches.reshape(batch, rows * columns, channels * 4)
+
+
+def unpack(latents: Array, grid: tuple[int, int]) -> Array:
+    """Latents [batch, rows * columns, channels * 4] → [batch, channels, 2 rows, 2 columns]."""
+    (rows, columns), (batch, _, width) = grid, latents.shape
+    patches = latents.reshape(batch, rows, columns, width // 4, 2, 2).transpose(0, 3, 1, 4, 2, 5)
+    return patches.reshape(batch, width // 4, 2 * rows, 2 * columns)
+
+
+def even_sigmas(steps: int) -> NDArray[np.float64]:
+    """Sigmas from 1 to 1 / steps, evenly: what these models are sampled on before the shift."""
+    return np.linspace(1.0, 1 / max(steps, 1), max(steps, 0))
+
+
+# --- What FLUX and Qwen-Image share: packed latents, and guidance by a second run of the denoiser.
+
+
+class PackedPipeline(OnnxPipeline):
+    """Text to image on tokens of latents. With a negative prompt and a `true_cfg_scale` above 1 the
+    denoiser runs twice a step."""
+
+    sizes: PackedSizes
+    encode_prompt: Callable[..., Any]
+    """Returns embeddings of prompts, for a number of images each and limited to a number of
+    tokens."""
+    apply_guidance: Callable[[Array, Array, float], Array]
+    """Combines the predictions for the prompt and for the negative prompt by `true_cfg_scale`."""
+
+    def _embeddings(
+        self,
+        prompts: list[str],
+        negative_prompt: str | Sequence[str] | None,
+        true_cfg_scale: float,
+        images: int,
+        length: int,
+    ) -> list[Any]:
+        """Embeddings of the prompts and, if they are used, of the negative prompts."""
+        found = [self.encode_prompt(prompts, images, length)]
+        if negative_prompt is not None and true_cfg_scale > 1:
+            negatives = as_prompts(negative_prompt, "negative_prompt", batch=len(prompts))
+            found.append(self.encode_prompt(negatives, images, length))
+        return found
+
+    def _sample(
+        self,
+        latents: Array,
+        steps: int,
+        embeddings: list[Any],
+        predict: Callable[[Array, Any, np.float32], Array],
+        true_cfg_scale: float,
+        callback: StepCallback | None,
+    ) -> Array:
+        """Latents after all steps. `predict` returns the denoiser's prediction for latents,
+        embeddings and timestep; it is called for each of `embeddings`, the prompt's first."""
+        mu = self.scheduler.mu(latents.shape[1])
+        self.scheduler.set_timesteps(steps, mu=mu, sigmas=even_sigmas(steps))
+
+        def guided(latents: Array, timestep: np.float32) -> Array:
+            noise_pred, *negative = (predict(latents, given, timestep) for given in embeddings)
+            if not negative:
+                return noise_pred
+            return self.apply_guidance(noise_pred, negative[0], true_cfg_scale)
+
+        return self._denoise(latents, guided, callback)
+
+
+# --- FLUX.1.
 
 
 class FluxEmbeddings(NamedTuple):

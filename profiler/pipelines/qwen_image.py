@@ -7,21 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError
+from profiler.pipelines.flux import PackedPipeline, packed_noise, unpack
 from profiler.pipelines.model_folder import PackedSizes, Settings
 from profiler.pipelines.model_layouts import position_ids
 from profiler.pipelines.pipeline import (
     Array,
     Components,
     OnnxPart,
-    PackedPipeline,
     PipelineOutput,
     StepCallback,
     as_prompts,
     check_request,
     noise_source,
-    packed_noise,
     pick,
-    unpack,
 )
 from profiler.pipelines.tokenizer import qwen_tokenizer
 

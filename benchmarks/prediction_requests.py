@@ -20,12 +20,12 @@ from profiler.pipelines.pipeline import (
     FlowMatchEulerDiscreteScheduler,
     OnnxPart,
     PromptEmbeddings,
-    as_prompts,
     load_components,
     t5_embeddings,
 )
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline, clip_embeddings, join_embeddings
 from profiler.pipelines.tiny import default_model_folder
+from profiler.pipelines.tokenizer import as_prompts
 
 PROMPT = "a photograph of an astronaut riding a horse"
 _WARMUP_ROUNDS = 1  # of as many requests as are in flight

@@ -16,14 +16,13 @@ from profiler.pipelines.pipeline import (
     OnnxPipeline,
     PipelineOutput,
     StepCallback,
-    as_prompts,
     check_request,
     latents_of,
     noise_source,
     pick,
     t5_embeddings,
 )
-from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
+from profiler.pipelines.tokenizer import as_prompts, clip_tokenizer, t5_tokenizer
 
 # --- Latents as tokens, a row per patch of 2 by 2, as FLUX and Qwen-Image take them.
 

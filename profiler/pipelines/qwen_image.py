@@ -16,12 +16,11 @@ from profiler.pipelines.pipeline import (
     OnnxPart,
     PipelineOutput,
     StepCallback,
-    as_prompts,
     check_request,
     noise_source,
     pick,
 )
-from profiler.pipelines.tokenizer import qwen_tokenizer
+from profiler.pipelines.tokenizer import as_prompts, qwen_tokenizer
 
 _TEMPLATE = (
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, "

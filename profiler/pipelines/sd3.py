@@ -17,14 +17,13 @@ from profiler.pipelines.pipeline import (
     PipelineOutput,
     PromptEmbeddings,
     StepCallback,
-    as_prompts,
     check_request,
     latents_of,
     noise_source,
     pick,
     t5_embeddings,
 )
-from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
+from profiler.pipelines.tokenizer import as_prompts, clip_tokenizer, t5_tokenizer
 
 with needing("run", "profiler.pipelines"):
     from PIL import Image

@@ -17,6 +17,29 @@ from profiler.errors import InputError, needing
 from profiler.files import read_file
 from profiler.pipelines.model_folder import MOST_BYTES, Settings, read_json
 
+# --- The prompts of a run.
+
+
+def as_prompts(prompt: object, what: str, batch: int | None = None) -> list[str]:
+    """Return one text or a sequence of them as a list; one text stands for a whole batch.
+
+    `what` names the argument in errors. Raises `InputError` for anything that is not text, for
+    no texts at all, and for a count other than `batch`.
+    """
+    if isinstance(prompt, str):
+        return [prompt] * (batch or 1)
+    if not isinstance(prompt, Sequence) or not all(isinstance(text, str) for text in prompt):
+        raise InputError(f"{what} must be a text or a list of texts, not {type(prompt).__name__}")
+    texts = list(prompt)
+    if not texts:
+        raise InputError(f"{what} is an empty list; give at least one text")
+    if batch is not None and len(texts) != batch:
+        raise InputError(
+            f"{what} has {len(texts)} texts for {batch} prompts; give one for each, or one text"
+        )
+    return texts
+
+
 # --- CLIP's and T5's tokenizers: text to ids. CLIP's are read from vocab.json and merges.txt (or
 # tokenizer.json), T5's from tokenizer.json.
 

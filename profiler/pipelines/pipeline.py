@@ -74,11 +74,8 @@ _LOAD_ERRORS = (
 
 
 class OnnxPart:
-    """One submodule: `name`, `model_path`, `device` (`kind:index`), `providers` and `config`.
-
-    `config` is the part's config.json. Raises `InputError` if this ONNX Runtime lacks a provider
-    that the device needs. One part may be called from one thread at a time.
-    """
+    """One submodule: `name`, `model_path`, `device` (`kind:index`), `providers` and `config`, the
+    part's config.json. One part may be called from one thread at a time."""
 
     def __init__(
         self,
@@ -93,7 +90,8 @@ class OnnxPart:
         """Describe the part; nothing is loaded yet.
 
         `providers` replaces those that follow from the device. `placement` says which cores a
-        CPU device has; without it, all that the process may use.
+        CPU device has; without it, all that the process may use. Raises `InputError` if this ONNX
+        Runtime lacks a provider.
         """
         self.name = name
         self.model_path = Path(model_path)
@@ -291,11 +289,8 @@ POOLED_NAMES = ("text_embeds", "pooler_output", "pooled_output")
 
 
 class PromptEmbeddings(NamedTuple):
-    """Embeddings of prompts and of negative prompts, which are None without guidance.
-
-    `prompt_embeds` [batch, tokens, width] and `pooled_prompt_embeds` [batch, pooled width], in
-    diffusers' order.
-    """
+    """Embeddings of prompts, [batch, tokens, width], and their pooled ones, [batch, pooled width],
+    in diffusers' order. Those of negative prompts are None without guidance."""
 
     prompt_embeds: Array
     negative_prompt_embeds: Array | None
@@ -317,7 +312,7 @@ def t5_embeddings(part: OnnxPart, ids: Array) -> Array:
 _log = logging.getLogger(__name__)
 
 _KNOWN_KEYS = frozenset(
-    [
+    {
         "num_train_timesteps",
         "shift",
         "use_dynamic_shifting",
@@ -332,7 +327,7 @@ _KNOWN_KEYS = frozenset(
         "use_beta_sigmas",
         "time_shift_type",
         "stochastic_sampling",
-    ]
+    }
 )
 _REFUSED = {"use_beta_sigmas": "beta sigmas", "stochastic_sampling": "stochastic sampling"}
 
@@ -552,11 +547,8 @@ latents."""
 
 @dataclass(frozen=True)
 class PipelineOutput:
-    """The output of a run.
-
-    `images` is a list of PIL images (`pil`), float32 [batch, height, width, 3] from 0 to 1
-    (`np`), or float32 latents as the denoiser takes them (`latent`).
-    """
+    """The output of a run: PIL images (`pil`), float32 [batch, height, width, 3] from 0 to 1 (`np`)
+    or float32 latents as the denoiser takes them (`latent`)."""
 
     images: list[Image.Image] | NDArray[np.float32]
 

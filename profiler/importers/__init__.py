@@ -2,9 +2,4 @@
 
 from profiler.plugins import lazy_names
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "importing": "import_trace recognised",
-    },
-)
+__getattr__ = lazy_names(__name__, {"importing": "import_trace recognised"})

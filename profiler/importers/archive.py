@@ -232,9 +232,7 @@ class ArchiveRun:
 
 
 def read_archive(
-    path: Path,
-    recognised: Callable[[Sequence[Path]], Importer | None],
-    given: Mapping[str, Any],
+    path: Path, recognised: Callable[[Sequence[Path]], Importer | None], given: Mapping[str, Any]
 ) -> ArchiveRun:
     """Read an archive as the folder that it holds, or as its only file.
 

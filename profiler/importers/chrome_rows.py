@@ -36,11 +36,7 @@ _NO_TIME = -1
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-class RowArgs(
-    Args,
-    gc=False,
-    rename={"connection": "connection_id", "task": "Task Type"},
-):
+class RowArgs(Args, gc=False, rename={"connection": "connection_id", "task": "Task Type"}):
     """The fields that are read from a row's `args`, besides Kineto's."""
 
     connection: Scalar = None

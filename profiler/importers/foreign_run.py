@@ -410,11 +410,7 @@ class TimedLayer:
 
 
 def end_to_end(
-    submodule: str,
-    track: Track,
-    layers: Sequence[TimedLayer],
-    start_ns: int = 0,
-    lasts_ns: int = 0,
+    submodule: str, track: Track, layers: Sequence[TimedLayer], start_ns: int = 0, lasts_ns: int = 0
 ) -> PlacedCall:
     """A call whose commands are laid end to end, in order, from `start_ns` on. If it lasts
     `lasts_ns`, longer than its commands, a host command around them shows it."""

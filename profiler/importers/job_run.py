@@ -278,10 +278,7 @@ def _attribution(infos: Sequence[RunInfo]) -> dict[str, Attribution]:
                 continue
             inside, whole = before.attributed_ns + one.attributed_ns, before.total_ns + one.total_ns
             found[name] = structs.replace(
-                before,
-                attributed_ns=inside,
-                total_ns=whole,
-                share=inside / whole if whole else 1.0,
+                before, attributed_ns=inside, total_ns=whole, share=inside / whole if whole else 1.0
             )
     return found
 

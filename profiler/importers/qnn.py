@@ -27,14 +27,7 @@ from profiler.importers.formats import QNN_HEADER, is_qnn_summary
 from profiler.importers.importer import content_of, head_of, real
 from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, Counter
-from profiler.trace.events import (
-    ROOT_DEVICE,
-    RUN_STAGE,
-    UNKNOWN,
-    DropKind,
-    DropReason,
-    Track,
-)
+from profiler.trace.events import ROOT_DEVICE, RUN_STAGE, UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device
 
 # --- A profile of QNN as CSV: executions with their nodes, and what was done around them.

@@ -223,9 +223,7 @@ def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
     return run
 
 
-def _pipelines(
-    requests: Sequence[Request],
-) -> tuple[list[_Pipeline], list[Request], list[Request]]:
+def _pipelines(requests: Sequence[Request]) -> tuple[list[_Pipeline], list[Request], list[Request]]:
     """Requests from outside in order of start, and two lists of those left out: requests without an
     end or without their caller, with all that they called; and complete ones for which no model
     computed."""
@@ -363,10 +361,7 @@ def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterat
 
 
 def _add_drops(
-    run: ForeignRunBuilder,
-    read: Requests,
-    left: Mapping[DropReason, Sequence[Request]],
-    rate: int,
+    run: ForeignRunBuilder, read: Requests, left: Mapping[DropReason, Sequence[Request]], rate: int
 ) -> None:
     if not rate:
         run.drop(DropKind.DROPPED_EVENTS, UNKNOWN, "requests", DropReason.RATE_UNTOLD)

@@ -20,13 +20,8 @@ from profiler.errors import InputError
 from profiler.importers.chrome_rows import read_events
 from profiler.importers.importer import content_of
 from profiler.kineto.operators import Scalar
-from profiler.trace.events import (
-    HOST_TRACK,
-)
-from profiler.trace.manifest_fields import (
-    ActivityKind,
-    HostActivity,
-)
+from profiler.trace.events import HOST_TRACK
+from profiler.trace.manifest_fields import ActivityKind, HostActivity
 
 # --- A file of XLA's profiler as planes, lines and events.
 #

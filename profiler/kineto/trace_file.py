@@ -36,15 +36,7 @@ from profiler.kineto import (
     packed_as,
 )
 from profiler.kineto.arguments import whole
-from profiler.kineto.events import (
-    LATEST_NS,
-    Event,
-    EventColumns,
-    Events,
-    Ranges,
-    Samples,
-    Scanned,
-)
+from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Ranges, Samples, Scanned
 from profiler.kineto.json_text import WRONG, DamagedText, Text, in_parts
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s

@@ -639,10 +639,7 @@ def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | Non
 
 
 def _cut(
-    run: _Ended,
-    nodes: NodeColumns,
-    waiting: npt.NDArray[np.intp],
-    threads: frozenset[int] | None,
+    run: _Ended, nodes: NodeColumns, waiting: npt.NDArray[np.intp], threads: frozenset[int] | None
 ) -> tuple[ProfiledRun, npt.NDArray[np.intp]]:
     """The run, and those of the `waiting` nodes that may belong to other runs."""
     start, end = run.start * 1000, (run.start + run.duration) * 1000

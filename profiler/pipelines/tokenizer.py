@@ -189,11 +189,7 @@ def byte_pairs(folder: Path, **options: str) -> models.BPE:
         raise InputError(f"{folder / 'vocab.json'} must map tokens to integers; fetch it again")
     try:
         return models.BPE(
-            vocab=numbered,
-            merges=merges,
-            continuing_subword_prefix="",
-            fuse_unk=False,
-            **options,
+            vocab=numbered, merges=merges, continuing_subword_prefix="", fuse_unk=False, **options
         )
     except Exception as error:  # the library raises nothing more specific
         raise InputError(

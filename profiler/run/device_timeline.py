@@ -23,23 +23,8 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, STRING, Column, col, schema
-from profiler.run.intervals import (
-    Codes,
-    CommandTimes,
-    Stretches,
-    Times,
-    chosen,
-    ends,
-    union_by,
-)
-from profiler.run.launches import (
-    DeviceAxis,
-    Flags,
-    Launches,
-    device_work,
-    launches_of,
-    value_at,
-)
+from profiler.run.intervals import Codes, CommandTimes, Stretches, Times, chosen, ends, union_by
+from profiler.run.launches import DeviceAxis, Flags, Launches, device_work, launches_of, value_at
 from profiler.trace.events import NO_RANK, rank_of_device
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import EMPTY_NS, HealthAction, HealthNote, HealthRule, Job
@@ -418,11 +403,7 @@ def _leads(axis: DeviceAxis, total: int) -> Times:
 
 
 def tiles_on(
-    axis: DeviceAxis,
-    launches: Launches | None,
-    unrecorded: Stretches,
-    rows: Times,
-    ranges: Ranges,
+    axis: DeviceAxis, launches: Launches | None, unrecorded: Stretches, rows: Times, ranges: Ranges
 ) -> Tiles:
     """Return the tiles of some calls on one device, in their order. The calls are `rows` of all
     calls, whose times are `ranges`; `unrecorded` is the device's."""

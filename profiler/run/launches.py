@@ -146,12 +146,7 @@ def _names_of(column: pl.Series, rows: Times) -> tuple[str, ...]:
 
 
 def synchronous(
-    commands: pl.DataFrame,
-    category: Codes,
-    source: Codes,
-    target: Times,
-    start: Times,
-    end: Times,
+    commands: pl.DataFrame, category: Codes, source: Codes, target: Times, start: Times, end: Times
 ) -> Times:
     """Return which launches, from `source` to `target`, return when their work has ended: their
     places, int64, without copies. All launches of a name are synchronous or none: hardly any of

@@ -499,10 +499,7 @@ def _offsets(lengths: Iterable[int]) -> list[int]:
 
 
 def _repeated_column(
-    name: str,
-    traces: Sequence[TraceColumns],
-    codes: Sequence[Int32s],
-    firsts: Sequence[int] | None,
+    name: str, traces: Sequence[TraceColumns], codes: Sequence[Int32s], firsts: Sequence[int] | None
 ) -> npt.NDArray[Any]:
     """Return a column of all traces: texts recoded by `codes`, tracks and rows shifted by `firsts`.
     A value that is the same throughout is repeated without taking memory."""

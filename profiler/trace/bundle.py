@@ -75,12 +75,7 @@ class BundleWriter:
 
     @classmethod
     def create(
-        cls,
-        parent: Path,
-        run_id: str,
-        *,
-        compress: Compression = "none",
-        sync: Sync = "finish",
+        cls, parent: Path, run_id: str, *, compress: Compression = "none", sync: Sync = "finish"
     ) -> BundleWriter:
         """Create `parent/run_id`, or `run_id-2`, … if it exists: an existing bundle is never
         changed. Raises OutputError."""

@@ -46,10 +46,7 @@ _TOKENS_OF_TEXT = frozenset(
     )
 )
 _OF_ACCESS = frozenset(
-    (
-        *("access", "api", "auth", "bearer", "hf", "refresh", "secret", "ssh", "private"),
-        "session",
-    )
+    (*("access", "api", "auth", "bearer", "hf", "refresh", "secret", "ssh", "private"), "session")
 )
 _AFTER_THE_NAME = frozenset(("value", "string", "plain"))  # --token-value
 _OPTION = re.compile(r"--[A-Za-z][^\s]*|-[A-Za-z]")

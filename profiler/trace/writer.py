@@ -269,8 +269,7 @@ class _Writer:
 
     def _encoder(self, tracks: Sequence[Track], counters: Sequence[Counter]) -> _core.TraceEncoder:
         encoder = _core.TraceEncoder(
-            self._sequence,
-            [track.category.encode("utf-8", "replace").decode() for track in tracks],
+            self._sequence, [track.category.encode("utf-8", "replace").decode() for track in tracks]
         )
         numbers = {track: number for number, track in enumerate(tracks)}
         if len(self._commands):

@@ -342,11 +342,7 @@ def captures_in(trace: KinetoTrace, path: Path) -> list[Capture]:
 
 
 def _entries(
-    trace: KinetoTrace,
-    operator: Int64s,
-    place: Int64s,
-    paths: ModulePaths,
-    kinds: Sequence[str],
+    trace: KinetoTrace, operator: Int64s, place: Int64s, paths: ModulePaths, kinds: Sequence[str]
 ) -> Iterable[Entry]:
     """Yield the entry of each launch. Only kernels count as an operator's parts, not its copies and
     fills."""

@@ -575,10 +575,7 @@ def _runtime_calls(manifest: Manifest, run: Path) -> list[_RuntimeCall]:
 
 
 def _why_unmatched(
-    shards: Sequence[Shard],
-    profiled: Sequence[_RuntimeCall],
-    run_id: str,
-    skip: int,
+    shards: Sequence[Shard], profiled: Sequence[_RuntimeCall], run_id: str, skip: int
 ) -> Note | None:
     made = Note.of(DropReason.RUN_MADE, run=run_id, calls=len(profiled))
     found = (*files_found(shards, skip), made)

@@ -43,14 +43,7 @@ from profiler.importers.rbln.trace import (
 )
 from profiler.text import Note, Value
 from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Track
-from profiler.trace.manifest_fields import (
-    ClockName,
-    Device,
-    PlacedBy,
-    Recording,
-    Submodule,
-    Warmup,
-)
+from profiler.trace.manifest_fields import ClockName, Device, PlacedBy, Recording, Submodule, Warmup
 from profiler.trace.manifest_fields import Clocks as RecordedClocks
 
 # --- What the manifest of an imported RBLN run says: devices, clocks, submodules and drops.
@@ -224,10 +217,7 @@ def _aggregate_drops(path: Path, shards: Sequence[RblnTrace | None]) -> Iterator
 
 
 def _build_run(
-    capture: Capture,
-    labels: Labels,
-    traces: Sequence[RblnTrace | None],
-    drops: Sequence[Drop],
+    capture: Capture, labels: Labels, traces: Sequence[RblnTrace | None], drops: Sequence[Drop]
 ) -> ForeignRunBuilder:
     """Return the calls on one timeline; a call that could not be read has no duration and follows
     the one before."""
@@ -266,10 +256,7 @@ def _build_run(
     )
     run.submodules = _submodules(labels, read)
     run.clocks = RecordedClocks(
-        clock=ClockName.DEVICE,
-        reference=clocks.reference,
-        aligned=False,
-        devices=clocks.devices,
+        clock=ClockName.DEVICE, reference=clocks.reference, aligned=False, devices=clocks.devices
     )
     run.warmup = Warmup(calls=len(labels.skipped)) if labels.skipped else None
     recorded = _RECORDED.match(capture.stem)

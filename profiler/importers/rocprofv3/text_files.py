@@ -27,13 +27,7 @@ from profiler.errors import InputError
 from profiler.files import decoder_of, opened, size_of
 from profiler.importers.gpu_calls import NO_TIME
 from profiler.importers.importer import GZIP, bytes_of, head_of, real
-from profiler.importers.rocprofv3.rows import (
-    NO_ID,
-    Agent,
-    Agents,
-    Rows,
-    Times,
-)
+from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
 from profiler.trace import _core
 from profiler.trace.columns import Int64s
 from profiler.trace.events import DropReason

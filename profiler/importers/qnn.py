@@ -248,8 +248,7 @@ def op_type(layer: str) -> str:
     `pixel_values_QuantizeLinear`, `Reshape` of `_MatMul_2_pre_reshape`, which Qualcomm's converter
     adds."""
     last = layer.rstrip("/").rpartition("/")[2]
-    inserted = next((kind for pattern, kind in _INSERTED if pattern.search(last)), "")
-    if inserted:
+    if inserted := next((kind for pattern, kind in _INSERTED if pattern.search(last)), ""):
         return inserted
     found = re.search(r"(?:^|_)([A-Z][A-Za-z0-9]*)$", _NUMBER.sub("", last))
     return found[1] if found else last
@@ -400,11 +399,9 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
     listed = summary.operations if summary is not None else {}
     called = next((one.graph for one in profile.executions if one.graph), _stem(path))
     run = ForeignRunBuilder("qnn", called, path, 1 + (summary is not None))
-    begins = [  # 0 without a clock
-        one.end_us - one.lasted_us for one in profile.executions if one.end_us
-    ]
+    begins = [one.end_us - one.lasted_us for one in profile.executions if one.end_us]
     begins += [step.end_us - step.time_us for step in profile.steps if step.end_us]
-    base = max(min(begins, default=0), 0)
+    base = max(min(begins, default=0), 0)  # 0 without a clock
     at = _add_loading(run.host, profile, base)
     counters = _Counters()
     nodes = [node for one in profile.executions for node in one.nodes]

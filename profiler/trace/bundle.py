@@ -295,15 +295,8 @@ class Journal:
 
 def read_journal(directory: Path) -> dict[int, JournalEntry]:
     """The calls of a journal by index, without lines that are cut or not calls."""
-    decoder = decoder_of(JournalEntry)
-    found: dict[int, JournalEntry] = {}
-    with opened(directory / JOURNAL_NAME) as file:
-        for line in file:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                entry = decoder.decode(line)
-                if _sound(entry.call):
-                    found[entry.call.index] = entry  # a later line has the final labels
-    return found
+    with opened(directory / JOURNAL_NAME) as file:  # a later line has the final labels
+        return {entry.call.index: entry for line in file for entry in _noted(line)}
 
 
 class JournalReader:
@@ -312,7 +305,6 @@ class JournalReader:
     def __init__(self, directory: Path) -> None:
         self._path = directory / JOURNAL_NAME
         self._offset = 0
-        self._decoder = decoder_of(JournalEntry)
 
     def read(self) -> list[JournalEntry]:
         """The calls added since the last read; none if the journal is gone. An incomplete last line
@@ -323,19 +315,18 @@ class JournalReader:
                 data = file.read()
         except OSError:
             return []
-        found = []
         *lines, last = data.split(b"\n")
-        for line in lines:
-            found += self._entry(line)
-        whole = self._entry(last)
+        whole = _noted(last)
         self._offset += len(data) - (0 if whole else len(last))
-        return found + whole
+        return [*(entry for line in lines for entry in _noted(line)), *whole]
 
-    def _entry(self, line: bytes) -> list[JournalEntry]:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            entry = self._decoder.decode(line)
-            return [entry] if _sound(entry.call) else []
-        return []
+
+def _noted(line: bytes) -> list[JournalEntry]:
+    """The call of a line; none of one that is cut or not a call."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        entry = decoder_of(JournalEntry).decode(line)
+        return [entry] if _sound(entry.call) else []
+    return []
 
 
 def is_running(directory: Path) -> bool:
@@ -424,10 +415,8 @@ def _complete(directory: Path) -> Path:
     if not noted and not call_files(directory):
         advice = "nothing can be recovered, remove the folder and run again"
         raise InputError(f"{directory} is of a run that was killed before its first call: {advice}")
-    manifest_path = directory / MANIFEST_NAME
-    info = RunInfo(producer="merge")
-    if manifest_path.is_file():
-        info = read_manifest(manifest_path).info
+    path = directory / MANIFEST_NAME
+    info = read_manifest(path).info if path.is_file() else RunInfo(producer="merge")
     _write_noted(directory, noted)
     awaiting = {index for index, entry in noted.items() if entry.awaits_operators}
     _rebuild(directory, call_files(directory), info, awaiting)
@@ -472,8 +461,7 @@ def _rebuild(
         if trace.calls:
             entries.append(CallEntry(trace.calls[0], path.name, size, len(trace.slices)))
         elif path.name != HOST_NAME and not cut:
-            advice = "it was not written by profile-sd3, remove it"
-            raise InputError(f"{path} holds no call: {advice}")
+            raise InputError(f"{path} holds no call: it was not written by profile-sd3, remove it")
     drops.extend(_missing_files(directory, entries))
     calls = [entry.call for entry in entries if entry.call.index in awaiting]
     without = CountOf(call.submodule for call in calls if not call.ops_traced)
@@ -633,10 +621,9 @@ def search(path: Path) -> Bundles:
     """The runs at `path`: the folder itself, or those up to two levels below it. Folders below that
     cannot be read are skipped. A run without calls counts as complete only if it is `path` itself.
     Raises OSError if `path` cannot be read."""
-    found = _states(path, _LEVELS, state_of(path))
     whole: list[Path] = []
     rest: list[Unfinished] = []
-    for directory, state in found:
+    for directory, state in _states(path, _LEVELS, state_of(path)):
         if state is State.WHOLE or (state is State.EMPTY and directory == path):
             whole.append(directory)
         else:
@@ -651,16 +638,12 @@ def _states(directory: Path, levels: int, state: State | None) -> list[tuple[Pat
     found: list[tuple[Path, State]] = []
     for entry in directory.iterdir() if levels else ():
         try:
-            if entry.is_dir() and not _is_scratch(entry.name):
+            scratch = entry.name.startswith(".") and entry.name.endswith(".part")
+            if entry.is_dir() and not scratch:
                 found += _states(entry, levels - 1, state_of(entry))
         except OSError:  # no permission, or removed meanwhile
             continue
     return found
-
-
-def _is_scratch(name: str) -> bool:
-    """Whether a folder of this name is a `scratch_folder`, whose content is not finished."""
-    return name.startswith(".") and name.endswith(".part")
 
 
 def find_bundles(path: Path) -> list[Path]:

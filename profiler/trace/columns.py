@@ -304,10 +304,8 @@ class CommandBuilder:
         first = len(self)
         self._close()
         table = np.array(kinds, dtype=np.int64).reshape(-1, len(_ROW))[kind]
-        table[:, _ROW.index("start_ns")], table[:, _ROW.index("duration_ns")] = (
-            start_ns,
-            duration_ns,
-        )
+        table[:, _ROW.index("start_ns")] = start_ns
+        table[:, _ROW.index("duration_ns")] = duration_ns
         self._tables.append(table)
         self._count += len(table)
         return first

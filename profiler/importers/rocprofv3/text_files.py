@@ -205,16 +205,11 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
             rows.cut(file.path.name)
         rows.drop(table.damaged - table.cut, "events", DropReason.DAMAGED, file.path.name)
         tables.append((file, table))
-    agents = Agents.of(
-        agent
-        for file, table in tables
-        if file.kind is CsvKind.AGENTS
-        for agent in _csv_agents(table)
-    )
+    of_agents = (table for file, table in tables if file.kind is CsvKind.AGENTS)
+    agents = Agents.of(agent for table in of_agents for agent in _csv_agents(table))
     rows.devices.update(agents.devices())
-    pids = [table.numbers("Process_Id", NO_ID) for _, table in tables]
-    numbers = np.concatenate(pids)
-    pid = int(numbers[numbers >= 0][0]) if (numbers >= 0).any() else number
+    pids = np.concatenate([table.numbers("Process_Id", NO_ID) for _, table in tables])
+    pid = int(pids[pids >= 0][0]) if (pids >= 0).any() else number
     for file, table in tables:
         if file.kind is CsvKind.KERNELS:
             _add_kernels(table, slice(None), pid, agents, rows)
@@ -229,10 +224,8 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
 def _csv_agents(table: CsvColumns) -> list[Agent]:
     """The agents in a table. Their ids are node numbers, logical ones if known. GPUs are numbered
     in order of id if the file does not number them."""
-    node = table.numbers("Node_Id", NO_ID)
-    ids = np.where(
-        table.numbers("Logical_Node_Id", NO_ID) >= 0, table.numbers("Logical_Node_Id", 0), node
-    )
+    logical = table.numbers("Logical_Node_Id", NO_ID)
+    ids = np.where(logical >= 0, logical, table.numbers("Node_Id", NO_ID))
     kinds, kind = table.texts("Agent_Type")
     gpu = np.array(["gpu" in one.lower() or one == "2" for one in kinds], dtype=np.bool_)[kind]
     nodes = table.numbers("Logical_Node_Type_Id", NO_ID)
@@ -583,9 +576,8 @@ def _add_json_process(process: Process, agents: Agents, rows: Rows) -> None:
         source, target = (_numbers(copies, f"{end}_agent_id.handle") for end in ("src", "dst"))
         size = _numbers(copies, "bytes")
         rows.add_copies(_json_times(copies, pid), agents.either(target, source), size, texts, place)
-    for calls in (buffers.hip_api, buffers.hsa_api, buffers.rccl_api):
-        _add_json_calls(calls, pid, strings, rows)
-    for calls in (buffers.rocdecode_api, buffers.rocjpeg_api):
+    media = (buffers.rocdecode_api, buffers.rocjpeg_api)
+    for calls in (buffers.hip_api, buffers.hsa_api, buffers.rccl_api, *media):
         _add_json_calls(calls, pid, strings, rows)
     messages = {one.key: one.value for one in process.strings.marker_api}
     marks = [one for one in buffers.marker_api if one.correlation_id.internal in messages]
@@ -629,9 +621,8 @@ def _operations(
     """The distinct names of the records' operations, and the index of each record's name."""
     key = (_numbers(records, "kind") << 32) | (_numbers(records, "operation") & 0xFFFFFFFF)
     keys, place = np.unique(key, return_inverse=True)
-    return [_operation(one >> 32, one & 0xFFFFFFFF, strings) for one in keys.tolist()], (
-        place.reshape(-1)
-    )
+    names = [_operation(one >> 32, one & 0xFFFFFFFF, strings) for one in keys.tolist()]
+    return names, place.reshape(-1)
 
 
 def _operation(kind: int, operation: int, strings: Sequence[Kind]) -> str:

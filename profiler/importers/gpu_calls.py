@@ -185,15 +185,12 @@ def launches(work: Work, api: Api) -> Int64s:
 # --- What ranges of NVTX and roctx say: which operator of which shapes, in which module, submodule
 # or iteration.
 #
-# - `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's
-# `emit_nvtx`
+# - `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's `emit_nvtx`
 #   writes it, the sizes with `record_shapes=True`;
-# - `{'Module': 'model.layers.0.mlp', …}`: a module by its path, as vLLM writes them layer by
-# layer;
+# - `{'Module': 'model.layers.0.mlp', …}`: a module by its path, as vLLM writes them by layer;
 # - `ProfilerStep#3`, `step 3`, `iteration_3`: a pass of the program's loop;
-# - a name that the user gave, or that of a component (`text_encoder_2`, `transformer`,
-# `vae.decode`):
-#   a call of a submodule.
+# - a name that the user gave, or that of a component (`text_encoder_2`, `vae.decode`): a call of a
+#   submodule.
 #
 # Ranges of NVTX are of domains, each of which nests by itself: one library knows nothing of
 # another's. What says the same thing (the calls, say) is taken from one domain of a process: the

@@ -40,12 +40,11 @@ class Resampled(StrEnum):
 #
 # Each side has one value per unit: a run, a pipeline call, a step. Units are drawn with
 # replacement, as many as there are, and the median of each draw is kept (Efron 1979, Ann. Statist.
-# 7(1), 1-26).
-# Percentiles of the draws of few units are too narrow (Hesterberg 2015, Am. Stat. 69(4), 371-386).
-# For a mean they would be widened by t(n - 1) / z, the quantiles of Student's and the normal
-# distribution; the median of few draws scatters more than their mean, and by simulation the root of
-# that keeps false calls of equal sides below 5 %: 1.5 for three units, 1.2 for five, 1.0 for
-# twenty. Two units need all of it, 6.5. `docs/diff.md` has the rates.
+# 7(1), 1-26). Percentiles of the draws of few units are too narrow (Hesterberg 2015, Am. Stat.
+# 69(4), 371-386). For a mean they would be widened by t(n - 1) / z, the quantiles of Student's and
+# the normal distribution; the median of few draws scatters more than their mean, and by simulation
+# the root of that keeps false calls of equal sides below 5 %: 1.5 for three units, 1.2 for five,
+# 1.0 for twenty. Two units need all of it, 6.5. `docs/diff.md` has the rates.
 #
 # Times scatter by shares of themselves, so deviations are logarithms of ratios; differences, if a
 # time is 0.
@@ -64,8 +63,7 @@ class Resampled(StrEnum):
 #   interval is 6.5 * 0.5 % / sqrt(2), 2.3 %.
 # - Three and more that are equal: normal deviations of it, widened as above but not less for more
 #   units, since what rounds one rounds all: half of the interval is 1.96 * 0.5 % * 1.5 for three,
-# 1 %
-#   for many.
+#   1 % for many.
 # - A single unit borrows that of the other side; if all of those are 0 nothing is known.
 #
 # An interval that needed it has `assumed`.

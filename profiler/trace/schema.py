@@ -10,31 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CALL",
-    "CLOCK_BOOTTIME",
-    "CLOCK_REALTIME",
-    "COMMAND",
-    "COUNTER",
-    "EXTENSION_SET",
-    "FIRST_SEQUENCE_CLOCK",
-    "INCREMENTAL_STATE_CLEARED",
-    "INSTANT",
-    "NEEDS_INCREMENTAL_STATE",
-    "ORDER_EXPLICIT",
-    "PACKAGE",
-    "SLICE_BEGIN",
-    "SLICE_END",
-    "SPAN",
-    "UNIT_BYTES",
-    "UNIT_COUNT",
-    "Trace",
-    "TracePacket",
-    "TrackEvent",
-    "serialized",
-]
-
-
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
 INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE = 1, 2  # TracePacket.SequenceFlags
 CLOCK_REALTIME, CLOCK_BOOTTIME = 1, 6  # BuiltinClock
@@ -87,7 +62,7 @@ def _varint(number: int) -> bytes:
 
 def __getattr__(name: str) -> Any:
     """A message class or extension; the first use makes all of them."""
-    if name not in __all__:
+    if name not in ("CALL", "COMMAND", "SPAN", "Trace", "TracePacket", "TrackEvent"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals().update(_made())
     return globals()[name]

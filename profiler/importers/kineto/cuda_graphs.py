@@ -45,8 +45,7 @@ from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import CallsFrom
 
-# --- Which captured graph a replay is of, and which of its kernels is which: a replay fits if 98
-# %
+# --- Which captured graph a replay is of, and which of its kernels is which: a replay fits if 98 %
 # of its kernels are the capture's, in the same order.
 #
 # A capture of exactly the replay's kernels is looked up. Others are compared, first the one that

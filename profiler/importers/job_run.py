@@ -43,7 +43,6 @@ from profiler.trace.manifest_fields import (
     Device,
     Job,
     MatchedBy,
-    Overhead,
     Rank,
     Submodule,
 )
@@ -201,7 +200,7 @@ def _first(several: Iterable[Mapping[_Key, _Value]]) -> dict[_Key, _Value]:
 
 
 def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
-    """The manifest of the whole job."""
+    """The manifest of the whole job. Its overhead is the slowest rank's, for which it waited."""
     first, job = infos[0], run.job
     devices: dict[str, Device] = {}
     of_rank: dict[int, str] = {}
@@ -233,7 +232,7 @@ def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
         pipeline_settings=_first(info.pipeline_settings for info in infos),
         submodule_settings=_first(info.submodule_settings for info in infos),
         attribution=_attribution(infos),
-        overhead=_overhead(infos),
+        overhead=max((info.overhead for info in infos), key=lambda one: one.traced_ns or 0),
         coverage=_coverage(infos),
         compilations=tuple(sorted(every("compilations"), key=lambda one: one.start_ns)),
         cached_calls=tuple(sorted(every("cached_calls"), key=lambda one: one.call)),
@@ -281,11 +280,6 @@ def _attribution(infos: Sequence[RunInfo]) -> dict[str, Attribution]:
                 before, attributed_ns=inside, total_ns=whole, share=inside / whole if whole else 1.0
             )
     return found
-
-
-def _overhead(infos: Sequence[RunInfo]) -> Overhead:
-    """The profiling overhead of the slowest rank, for which the job waited."""
-    return max((info.overhead for info in infos), key=lambda one: one.traced_ns or 0)
 
 
 def _coverage(infos: Sequence[RunInfo]) -> Coverage | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ import numpy as np
 from profiler.capture.onnxruntime.weights import CONSTANT, SmallNode, chain, small_model
 from profiler.capture.run_info import hardware
 from profiler.errors import InputError, install_command, needing
-from profiler.pipelines.model_folder import DeviceShare, Placement, pinned
+from profiler.pipelines.model_folder import Placement, pinned
 
 _TYPES = ("float32", "bfloat16", "float16")
 _CHAIN = 256  # commands in a row
@@ -65,7 +64,8 @@ def measure_cpu(placement: Placement, device: str, effort: Effort = DEFAULT_EFFO
         import onnxruntime
 
     share = placement.of(device)
-    with TemporaryDirectory(prefix="profile-sd3-") as folder, _on_first(share):
+    first = share.cores[:1] if share.pinned else ()  # where a submodule's thread runs
+    with TemporaryDirectory(prefix="profile-sd3-") as folder, pinned(first):
         bench = _Bench(Path(folder), placement, device, effort)
         peaks = {"float32": bench.product()}
         bandwidth, launch = bench.copy(), bench.launch()
@@ -82,11 +82,6 @@ def measure_cpu(placement: Placement, device: str, effort: Effort = DEFAULT_EFFO
 
 def _how(effort: Effort) -> str:
     return f"random data, best of {effort.seconds:g} s each"
-
-
-def _on_first(share: DeviceShare) -> AbstractContextManager[None]:
-    """Run the calling thread on the first core of a pinned device, as a submodule's thread does."""
-    return pinned(share.cores[:1] if share.pinned else ())
 
 
 def _fastest(work: Callable[[], object], seconds: float) -> float:
@@ -216,15 +211,12 @@ def _factors(torch: Any, device: str, dtype: str, size: int) -> tuple[Any, Any]:
 
 def _torch_copy(torch: Any, device: str, effort: Effort, wait: Callable[[], object]) -> float:
     """Bytes/s read and written by a copy of random bytes on the device."""
-    source = _bytes(torch, device, max(effort.copy_bytes, 1))
+    generator = torch.Generator(device=device).manual_seed(_SEED)
+    size = (max(effort.copy_bytes, 1),)
+    source = torch.randint(256, size, generator=generator, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = _fastest(_repeated(lambda: target.copy_(source), wait), effort.seconds)
     return float(2 * source.numel() * _IN_A_ROW / seconds)
-
-
-def _bytes(torch: Any, device: str, count: int) -> Any:
-    generator = torch.Generator(device=device).manual_seed(_SEED)
-    return torch.randint(256, (count,), generator=generator, dtype=torch.uint8, device=device)
 
 
 def _repeated(work: Callable[[], object], wait: Callable[[], object]) -> Callable[[], None]:

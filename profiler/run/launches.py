@@ -97,6 +97,7 @@ def launches_of(
     unlaunched = np.flatnonzero(device_work(category) & (launched_by < 0))
     (of_driver,) = _named(commands["op_type"], unlaunched, _OF_DRIVER)
     launched_by[unlaunched[of_driver]] = NOBODY
+    names = commands["layer"].gather(source[held]).unique()
     return Launches(
         source=launched_by,
         start=start,
@@ -107,7 +108,7 @@ def launches_of(
         blocked_end=returned,
         blocked_on=np.append(target[copies], np.full(len(waits) + len(held), -1)),
         blocked_by=blocked,
-        synchronous=_names_of(commands["layer"], source[held]),
+        synchronous=tuple(sorted(names.cast(pl.String).drop_nulls())),
     )
 
 
@@ -139,10 +140,6 @@ def blocking_copies(
     waits &= call.str.contains("Memcpy")
     ended[begun & ~ended] = named.select(waits.fill_null(False)).to_series().to_numpy()
     return copies[ended]
-
-
-def _names_of(column: pl.Series, rows: Times) -> tuple[str, ...]:
-    return tuple(sorted(column.gather(rows).unique().cast(pl.String).drop_nulls()))
 
 
 def synchronous(
@@ -298,7 +295,7 @@ class DeviceAxis(Struct, frozen=True, eq=False):
             call, end, launch = call[order], end[order], launch[order]
             start = launch if launches is None else start[order]
             source = None if source is None else source[order]
-        reach = _reach(end)
+        reach = end if is_sorted(end) else np.maximum.accumulate(end)
         dries = start[1:] > reach[:-1]
         dry, wet = np.empty((2, int(np.count_nonzero(dries)) + 2), dtype=np.int64)
         dry[0], dry[-1], wet[0], wet[-1] = -_FOREVER, reach[-1], start[0], _FOREVER
@@ -407,12 +404,6 @@ def _launched(start: Times, source: Codes, launches: Launches, rows: Flags | sli
         own = np.arange(len(launches.source))[rows]
         launch[unknown[np.isin(own[unknown], launches.carried)]] = -_FOREVER
     return launch
-
-
-def _reach(end: Times) -> Times:
-    """Until when a device was busy with each piece of work and those before it: `end` itself if
-    they end in order."""
-    return end if is_sorted(end) else np.maximum.accumulate(end)
 
 
 def _heads(owner: Codes) -> Times:

@@ -197,7 +197,8 @@ def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
         return iter(chunks)
     deflate = how == "deflate"
     compress = partial(zlib.compress, level=_DEFLATE_LEVEL) if deflate else _zstd()
-    return _packed(chunks, _FIELDS[how], compress)
+    packed = ((_FIELDS[how], compress(chunk)) for chunk in _gathered(chunks))
+    return (schema.serialized((1, schema.serialized(field))) for field in packed)
 
 
 def check_compression(how: str) -> Compression:
@@ -207,13 +208,6 @@ def check_compression(how: str) -> Compression:
     if how == "zstd":
         _zstd()
     return cast("Compression", how)
-
-
-def _packed(
-    chunks: Iterable[bytes], field: int, compress: Callable[[bytes], bytes]
-) -> Iterator[bytes]:
-    for chunk in _gathered(chunks):
-        yield schema.serialized((1, schema.serialized((field, compress(chunk)))))
 
 
 def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -301,13 +301,8 @@ def _text(given: object) -> str:
     return given if isinstance(given, str) else ""
 
 
-# --- Measurements of trtexec → a bundle.
-#
-#     import_trace(Path("resnet.profile.json"), Path("traces"))
-#     import_trace(Path("exports"), Path("traces"))          # all exports, of any engines
-#
-# An inference is a call: the host enqueues it, the device copies and computes. Layers were timed in
-# separate inferences, of which only averages remain: they are one more call, laid end to end.
+# --- Measurements of trtexec → a bundle. In an inference the host enqueues, the device copies and
+# computes.
 
 
 _DEVICE = "cuda:0"

@@ -154,10 +154,9 @@ def _objects(text: str) -> Iterator[Any]:
 
 # --- A trace of the Triton Inference Server → a bundle.
 #
-# A request from outside is a pipeline call. Each request of a model that computes, itself or those
-# that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …),
-# since a server has a queue and instances for each and tells of no hardware. What requests of a
-# batch compute together they all have, at the same time.
+# The calls are the requests of models that compute, themselves or those that an ensemble or a BLS
+# model made for them. The server has a queue and instances for each model, and tells of no
+# hardware.
 
 
 _PARTS = (

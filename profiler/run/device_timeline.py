@@ -292,10 +292,6 @@ def _unrecorded(
 
 # --- The tiles of the calls of one device: which part of its axis each call takes.
 #
-#     begin = max(host start, end of all work launched before, end of the tiles before)
-#     end   = max(host return, end of its last work), cut if another call's work starts after
-#             its last work
-#
 # Calls are in order of their host starts. A call without work takes the part of its host range that
 # no earlier work covers, up to the next work of another call. If the device itself noted when it
 # started and ended such a call, these are the start and the end of its work.
@@ -476,8 +472,6 @@ def _busy(
 
 
 # --- The tiles of a run's calls, what its devices did around them, and the run's end to end.
-#
-# Everything is computed on first use and stored in no file.
 
 
 class EndToEnd(Struct, frozen=True):

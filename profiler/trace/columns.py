@@ -463,10 +463,7 @@ def _given(column: Int32s | None, rows: int, absent: int) -> Int32s:
 
 
 # --- A Perfetto trace of any producer → columns: slices paired and interned names resolved.
-#
-# `profiler.trace._core` reads by trace_processor's rules: events in order of time, whatever their
-# order in the file; slices paired per track. Memory stays below 64 times the size of the trace plus
-# 1 MiB; for a packed trace, the unpacked size, which `Unpacker` bounds.
+# `Unpacker` bounds the unpacked size of a packed one.
 
 
 _Piece = TypeVar("_Piece", Call, Span)

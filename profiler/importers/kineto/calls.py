@@ -561,7 +561,7 @@ def period_of(names: Int64s) -> tuple[int, int] | None:
 # --- The pipeline call of each submodule call.
 #
 # A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without such
-# frames each `ProfilerStep#n` that holds scheduler steps; if calls were guessed, what `passes`
+# frames each `ProfilerStep#n` that holds scheduler steps; if calls were guessed, what `parted`
 # distinguishes; else the whole trace.
 
 

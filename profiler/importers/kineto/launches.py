@@ -39,18 +39,13 @@ from profiler.trace.runtime_calls import last_begun
 
 # --- Who launched what: from device work to the host call, operator, module and submodule call.
 #
-# A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
-# call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
-# time to the ranges around it. A thread that never has calls (autograd's) works for the one call
-# that is open elsewhere. If that finds no call, by `External id` to an operator's. Work without a
-# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
-# launched work of its stream was launched before the recording started, and belongs to none. What
-# the backward of an operator launched in no call belongs to the call and the module of that
-# operator.
+# A thread that never has calls (autograd's) works for the one call that is open elsewhere. Work
+# without a launch belongs to the call on both sides of it, if it is one and the same; what runs
+# ahead of all launched work of its stream belongs to none. What the backward of an operator
+# launched in no call belongs to the call and the module of that operator.
 #
 # The operator of a kernel is the innermost one around its launch that tells its input dims, if none
-# does the innermost of all. It is never that of its `External id`, in which old recorders wrote the
-# correlation id.
+# does the innermost of all.
 
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset", *GRAPH_NODES)

@@ -288,12 +288,8 @@ def _sampled(pid: Scalar, writer: CommandWriter, known: Collection[str]) -> str:
     return device if found or device in known else writer.root
 
 
-# --- A torch.profiler (Kineto) trace → a bundle as capture writes it.
-#
-# What is a call and what it is for comes from the nn.Module ranges and Python frames that
-# `with_stack=True` records (`calls`, `stages`); what ran in it from correlation ids (`launches`,
-# `commands`). A call's time is its range on the host, as its caller saw it: kernels that a device
-# ran later are still the call's commands.
+# --- A torch.profiler (Kineto) trace → a bundle as capture writes it: calls by `calls` and
+# `stages`, what ran in them by `launches` and `commands`.
 
 
 _TRACE_ENDINGS = re.compile(

@@ -433,13 +433,9 @@ def _are_pairs(
 
 # --- Stage, step and branch of each call of a section, from the order in which things ran.
 #
-# - `denoise` starts with the first call of a module that runs between scheduler steps (with a
-#   single step: of the module called last before it) and ends with the last step;
-# - before it is `encode`, after it `decode`;
-# - the step of a call is the number of scheduler steps that have ended before it.
-#
-# Without scheduler frames the module called most often is the denoiser and each of its calls one
-# step; `Staging.steps_from` says so. What is no diffusion has one stage, `run`, and no steps.
+# With a single scheduler step, `denoise` starts with the first call of the module called last
+# before it. The step of a call is the number of scheduler steps that have ended before it; without
+# scheduler frames, each call of the denoiser is one.
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,9 +350,6 @@ def _is_of_kind(description: Description, steps: int, models: _Models) -> bool:
 
 
 # --- Which call of the pipeline each file is, if the number of files fits the description.
-#
-# The files say only in which order runtimes were called. So either all of them are labelled or
-# none: one call too many or too few, and every label behind it would be wrong.
 
 
 UNLABELLED = ExpectedCall("unlabelled", "", "", NO_STEP, "")

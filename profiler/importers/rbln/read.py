@@ -107,11 +107,10 @@ def _add_clock_drops(run: ForeignRunBuilder, clocks: Clocks) -> None:
 
 # --- The traces of RBLN's profiler → a bundle whose calls are labelled.
 #
-# Each numbered file is one runtime call (`files`); which call of the pipeline it is comes from a
-# description of the pipeline (`pipeline`, `labels`) or from our own recording of the run
-# (`recorded`), what ran in it from tracks, names and arguments (`tracks`, `grammars.rbln`,
-# `commands`). The traces have no clock but the devices' own (`clocks`). A call's time is what its
-# commands span: nothing tells when its caller began.
+# Each numbered file is one runtime call. Which call of the pipeline it is, `labels` finds by a
+# description of the pipeline or by our own recording of the run; what ran in it, and the devices'
+# clocks, are from `trace`. A call's time is what its commands span: nothing tells when its caller
+# began.
 
 
 _LAST_NS = 1 << 62

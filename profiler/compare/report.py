@@ -419,17 +419,18 @@ def comparison_report(
         comparison,
         gates,
         Section("notes", parts=(Part(notes=lines, always=True),)),
-        _section("waterfall", waterfall_view(comparison.waterfall)),
+        titled_section("waterfall", waterfall_view(comparison.waterfall)),
         *_changed(comparison.metrics, top),
         *(
-            _section(key, operations_view(key, getattr(comparison, key), top))
+            titled_section(key, operations_view(key, getattr(comparison, key), top))
             for key in ("nodes", "shapes", "kernels")
         ),
         Section("alone", parts=tuple(_alone(comparison.metrics, top))),
     )
 
 
-def _section(key: str, view: TableView | None) -> Section:
+def titled_section(key: str, view: TableView | None) -> Section:
+    """The section `key` of `TITLES`, of one table."""
     return Section(key, parts=(Part(TITLES[key], table=view),))
 
 
@@ -463,11 +464,13 @@ def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Section]:
     """Yield the sections on metrics that both sides have."""
     both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
     whole = both.filter(words.of_whole())
-    yield _section("times", _changes_view(whole, whole["metric"].to_list(), "metric", len(whole)))
+    yield titled_section(
+        "times", _changes_view(whole, whole["metric"].to_list(), "metric", len(whole))
+    )
     for key, found in words.parts_of(both, pl.col("verdict").is_in(words.CALLED)).items():
         rows = words.largest(found)
         names = [*map(words.row_name, rows.iter_rows(named=True))]
-        yield _section(key, _changes_view(rows, names, "what", top))
+        yield titled_section(key, _changes_view(rows, names, "what", top))
 
 
 def _changes_view(

@@ -21,10 +21,10 @@ from profiler.analysis.table_text import label, worded_note
 from profiler.compare import text as words
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.report import (
-    TITLES,
     lines_view,
     operations_view,
     side_facts,
+    titled_section,
     verdicts,
     waterfall_view,
     what,
@@ -210,7 +210,6 @@ def _alone(comparison: Comparison) -> Iterator[str]:
 # A change that exceeds noise has a star, and its row stands out.
 
 
-_KEYS = {"Times": "times", **{title: key for key, title in TITLES.items()}}
 _KERNELS = col("kernels", STRING, "the kernel of each run with most of its time")
 _PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
 
@@ -225,12 +224,11 @@ def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) ->
     )
     legend = f"Changes are relative to {base}; * beyond noise."
     said_of_all = (*_shared_notes(columns), words.sample_line(columns[0].comparison), legend)
-    parts = (Part(notes=said_of_all, always=True), *_parts(base, columns, top))
-    shown = tuple(part for part in parts if part.shows_something)
+    notes = Section("notes", parts=(Part(notes=said_of_all, always=True),))
+    tables = (one for one in _sections(base, columns, top) if one.parts[0].shows_something)
     found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
     summary = Summary(f"{counted(len(columns), 'run')} against {base}", facts=facts)
-    sections = tuple(Section(_KEYS.get(part.title, "notes"), parts=(part,)) for part in shown)
-    return Report(summary, sections, found)
+    return Report(summary, (notes, *tables), found)
 
 
 def _settings(columns: Sequence[Compared]) -> Iterator[Fact]:
@@ -250,25 +248,25 @@ def _shared_notes(columns: Sequence[Compared]) -> Iterator[str]:
         yield from (f"{column.name}: {note}" for note in codes if note not in shared)
 
 
-def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
+def _sections(base: str, columns: Sequence[Compared], top: int) -> Iterator[Section]:
     metrics = _metrics(columns)
     whole = metrics.filter(words.of_whole())
     names = [base, *(column.name for column in columns)]
-    yield Part(
-        TITLES["times"], table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole))
-    )
+    times = _table(names, whole, whole["metric"].to_list(), "metric", len(whole))
+    yield titled_section("times", times)
     for key, found in words.parts_of(metrics, pl.col("beyond")).items():
         rows = found.sort(("beyond", "apart_ns"), descending=True, maintain_order=True)
         named = [*map(words.row_name, rows.iter_rows(named=True))]
-        yield Part(TITLES[key], table=_table(names, rows, named, "what", top))
+        yield titled_section(key, _table(names, rows, named, "what", top))
     for key in ("nodes", "shapes", "kernels"):
-        yield _operations_side_by_side(base, columns, key, top)
+        yield titled_section(key, _operations(names, columns, key, top))
 
 
-def _operations_side_by_side(base: str, columns: Sequence[Compared], key: str, shown: int) -> Part:
+def _operations(
+    names: Sequence[str], columns: Sequence[Compared], key: str, shown: int
+) -> TableView | None:
     """Compare the runs by shape, kernel or node, largest difference first; below a shape the
     kernels of all runs."""
-    names = [base, *(column.name for column in columns)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for number, column in enumerate(columns, 1):
         for row in getattr(column.comparison, key).iter_rows(named=True):
@@ -283,20 +281,12 @@ def _operations_side_by_side(base: str, columns: Sequence[Compared], key: str, s
     for row in rows:
         row["kernels"] = words.kernels_text(row["kernels"])
     if not rows or not shown:
-        return Part()
+        return None
     schema = dict.fromkeys(("what", *(f"run{at}" for at in range(len(names))), "kernels"), STRING)
     frame = pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
     below = _KERNELS if frame["kernels"].null_count() < len(frame) else None
-    view = TableView(
-        f"side_by_side_{key}",
-        "operations",
-        (what("what"), *_runs(names)),
-        frame,
-        shown,
-        repeated=1,
-        below=below,
-    )
-    return Part(TITLES[key], table=view)
+    key, shows = f"side_by_side_{key}", (what("what"), *_runs(names))
+    return TableView(key, "operations", shows, frame, shown, repeated=1, below=below)
 
 
 def _apart(row: Mapping[str, Any]) -> int:

@@ -25,12 +25,12 @@ from profiler.cli.runs import damaged_files, left_out, not_whole, opened, other_
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
+from profiler.files import plain
 
 if TYPE_CHECKING:
     import polars as pl
     from polars import DataFrame
 
-    from profiler.analysis.result import Analysis
     from profiler.cli.commands.fleet import DatasetQueryOptions
     from profiler.run.run import Run
     from profiler.tools.query import Database
@@ -232,11 +232,7 @@ class Questions:
 
     def summary(self, run: str) -> dict[str, Any]:
         """What a run is and where its time went: stages, submodules, steps, tracing cost."""
-        from profiler.files import plain
-        from profiler.report.files import document
-
-        with self._analysis(run) as found:
-            report = document(found)
+        report = self._report(run)
         keys = [
             key for key, value in report.items() if not isinstance(value, list) or len(value) < 60
         ]
@@ -244,12 +240,7 @@ class Questions:
 
     def findings(self, run: str) -> list[dict[str, Any]]:
         """What stands out in a run, most severe first, with evidence."""
-        from profiler.files import plain
-        from profiler.report.files import document
-
-        with self._analysis(run) as found:
-            report = document(found)
-        return [plain(each) for each in report.get("findings", [])]
+        return [plain(each) for each in self._report(run).get("findings", [])]
 
     def tables(self) -> list[str]:
         """Tables and columns that SQL knows, with their meaning."""
@@ -260,7 +251,6 @@ class Questions:
     def sql(self, run: str, query: str, rows: int = 100) -> dict[str, Any]:
         """The answer of one query in SQL (DuckDB's) on a run: it only reads, reaches no file, and
         may take a minute and 4 GiB."""
-        from profiler.files import plain
         from profiler.tools.query import Database
 
         wanted = max(1, min(rows, MOST_ROWS))
@@ -311,12 +301,12 @@ class Questions:
         finally:
             run.close()
 
-    @contextmanager
-    def _analysis(self, name: str) -> Iterator[Analysis]:
+    def _report(self, name: str) -> dict[str, Any]:
         from profiler.analysis.analyze import analyze
+        from profiler.report.files import document
 
         with self._run(name) as run:
-            yield analyze(run)
+            return document(analyze(run))
 
 
 def _first(batches: Iterator[pl.DataFrame], rows: int) -> pl.DataFrame:

@@ -13,6 +13,8 @@ import json
 from collections.abc import Iterator
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
@@ -57,6 +59,7 @@ CONTRADICTIONS: tuple[Column, ...] = (
 
 _NEAR = 1e-6  # of a value: rounding
 _ROUNDED = 1e-3  # of a share
+_Values = npt.NDArray[np.float64] | float
 _INSTANTS = frozenset(("start_ns", "begin_ns", "end_ns", "time_ns"))
 _MAY_BE_NEGATIVE = frozenset(("headroom_share",))  # memory that there is not
 _CITED = {  # by rule: names of evidence that a table has for the same device or submodule
@@ -67,7 +70,6 @@ _CITED = {  # by rule: names of evidence that a table has for the same device or
         ("transfer_ns", "idle", "transfer_ns"),
     ),
 }
-
 
 _OF_WAITS = (
     *("host_bound", "idle_gaps", "scheduler_sync"),
@@ -105,22 +107,20 @@ def check_times(of: Inputs) -> Iterator[Contradiction]:
 
 def _more(
     check: Check,
-    frame: pl.DataFrame,
-    row: str,
-    figure: tuple[str, pl.Expr],
-    other: tuple[str, pl.Expr],
+    rows: pl.Series,
+    figure: tuple[str, _Values],
+    other: tuple[str, _Values],
     slack: float = 0.0,
 ) -> Iterator[Contradiction]:
-    """The row, named by its column `row`, in which `figure` exceeds `other` most, if any does."""
-    if not len(frame):
-        return
-    value, bound = figure[1].cast(pl.Float64), other[1].cast(pl.Float64)
+    """The row in which `figure` exceeds `other` most, if any does; values without a figure are NaN.
+    NumPy, because a query of Polars takes longer than all of this, and there are dozens."""
+    value, bound = np.broadcast_arrays(figure[1], other[1])
     over = value - bound
-    count = frame.select((over > bound.abs() * _NEAR + slack).sum()).item()
+    count = int(np.count_nonzero(over > np.abs(bound) * _NEAR + slack))
     if count:
-        both = frame.select(row=row, value=value, bound=bound, over=over)
-        name, value, bound, _ = both.row(both["over"].arg_max() or 0)
-        yield Contradiction(check, str(name or ""), figure[0], value, other[0], bound, count)
+        at = int(np.nanargmax(over))
+        name, values = str(rows[at] or ""), (float(value[at]), float(bound[at]))
+        yield Contradiction(check, name, figure[0], values[0], other[0], values[1], count)
 
 
 def _differ(
@@ -132,8 +132,12 @@ def _differ(
         yield Contradiction(check, row, figure[0], value, other[0], bound)
 
 
-def _column(table: str, name: str) -> tuple[str, pl.Expr]:
-    return f"{table}.{name}", pl.col(name)
+def _column(table: str, frame: pl.DataFrame, name: str) -> tuple[str, _Values]:
+    return f"{table}.{name}", _values(frame, name)
+
+
+def _values(frame: pl.DataFrame, name: str) -> npt.NDArray[np.float64]:
+    return frame[name].cast(pl.Float64).to_numpy()
 
 
 # --- The comparisons.
@@ -145,21 +149,16 @@ def _ranges(of: Inputs) -> Iterator[Contradiction]:
         if table.name == NAME:
             continue
         frame, key = of.table(table.name), table.columns[0].name
-        shares = [one.name for one in table.columns if _is_share(one)]
-        times = [one.name for one in table.columns if _is_time(one)]
-        if not len(frame) or (not shares and not times):
+        if not len(frame):
             continue
-        most = pl.col(shares).max().name.suffix(" at most")
-        values = frame.select(pl.col(shares + times).min(), most).row(0)
-        low, high = values[: len(shares + times)], values[len(shares + times) :]
-        for name, least in zip(shares + times, low, strict=True):
-            if least is not None and least < 0:
-                check = Check.SHARE if name in shares else Check.LENGTH
-                yield from _more(check, frame, key, ("0", pl.lit(0)), _column(table.name, name))
-        for name, most in zip(shares, high, strict=True):
-            if most is not None and most > 1:
-                column = _column(table.name, name)
-                yield from _more(Check.SHARE, frame, key, column, ("1", pl.lit(1)))
+        for one in table.columns:
+            share = _is_share(one)
+            if share or _is_time(one):
+                figure = _column(table.name, frame, one.name)
+                check = Check.SHARE if share else Check.LENGTH
+                yield from _more(check, frame[key], ("0", 0.0), figure)
+                if share:
+                    yield from _more(check, frame[key], figure, ("1", 1.0))
 
 
 def _is_share(column: Column) -> bool:
@@ -185,21 +184,22 @@ def _busy(of: Inputs) -> Iterator[Contradiction]:
     for time that was not recorded or is outside of its span."""
     devices, account = of.table("devices"), accounting(of)
     total = account.wall_ns or account.end_to_end_ns
+    rows, busy = devices["device"], _column("devices", devices, "busy_ns")
     if total:
-        whole = ("accounting.wall_ns", pl.lit(total))
-        yield from _more(Check.BUSY, devices, "device", _column("devices", "busy_ns"), whole)
-    name, busy = _column("devices", "utilization")
-    other, idle = _column("devices", "idle_share")
-    both = (name, busy), (other, 1 - idle)
-    for one in _more(Check.IDLE, devices, "device", *both, slack=_ROUNDED):
+        yield from _more(Check.BUSY, rows, busy, ("accounting.wall_ns", float(total)))
+    utilization = _column("devices", devices, "utilization")
+    other, idle = _column("devices", devices, "idle_share")
+    for one in _more(Check.IDLE, rows, utilization, (other, 1 - idle), slack=_ROUNDED):
         rest = 1 - one.other_value
-        yield Contradiction(one.check, one.row, name, one.value, other, rest, one.count)
-    outside = (total - pl.col("span_ns")).clip(0)
-    unrecorded = (pl.col("unrecorded_ns") + outside) / max(total, 1)
-    least = (name, 1 - idle - unrecorded), (name, busy)
-    for one in _more(Check.IDLE, devices, "device", *least, slack=_ROUNDED):
+        yield Contradiction(one.check, one.row, one.figure, one.value, other, rest, one.count)
+    outside = np.maximum(total - _values(devices, "span_ns"), 0)
+    unrecorded = (_values(devices, "unrecorded_ns") + outside) / max(total, 1)
+    least = utilization[0], 1 - idle - unrecorded
+    for one in _more(Check.IDLE, rows, least, utilization, slack=_ROUNDED):
         known = 1 - one.value
-        yield Contradiction(one.check, one.row, name, one.other_value, other, known, one.count)
+        yield Contradiction(
+            one.check, one.row, one.figure, one.other_value, other, known, one.count
+        )
     if of.selection:
         return
     waits = of.table("idle").select("device", waiting_share="idle_share")
@@ -213,10 +213,11 @@ def _busy(of: Inputs) -> Iterator[Contradiction]:
 def _device_time(of: Inputs) -> Iterator[Contradiction]:
     """Check that device time is at most the elapsed and hidden time, and at most the span."""
     for name, key in (("calls", "call"), ("submodules", "submodule"), ("steps", "step")):
-        frame, busy = of.table(name), _column(name, "busy_ns")
-        elapsed = (f"{name}.elapsed_ns", pl.col("elapsed_ns") + pl.col("hidden_ns"))
-        yield from _more(Check.DEVICE_TIME, frame, key, busy, elapsed)
-        yield from _more(Check.DEVICE_TIME, frame, key, busy, _column(name, "span_ns"))
+        frame = of.table(name)
+        busy, span = _column(name, frame, "busy_ns"), _column(name, frame, "span_ns")
+        both = _values(frame, "elapsed_ns") + _values(frame, "hidden_ns")
+        yield from _more(Check.DEVICE_TIME, frame[key], busy, (f"{name}.elapsed_ns", both))
+        yield from _more(Check.DEVICE_TIME, frame[key], busy, span)
 
 
 def _medians(of: Inputs) -> Iterator[Contradiction]:
@@ -224,26 +225,28 @@ def _medians(of: Inputs) -> Iterator[Contradiction]:
     submodule with calls that took time has a median."""
     frame = of.table("submodules")
     shortest, median, longest = (
-        _column("submodules", name) for name in ("min_ns", "median_ns", "max_ns")
+        _column("submodules", frame, name) for name in ("min_ns", "median_ns", "max_ns")
     )
-    yield from _more(Check.MEDIAN, frame, "submodule", shortest, median)
-    yield from _more(Check.MEDIAN, frame, "submodule", median, longest)
+    yield from _more(Check.MEDIAN, frame["submodule"], shortest, median)
+    yield from _more(Check.MEDIAN, frame["submodule"], median, longest)
+    if not np.any(median[1] == 0):
+        return
     steady = ~pl.col("first") | pl.col("first").all()
     span = pl.col("span_ns").filter(steady).median().alias("span")
     spans = of.table("calls").group_by("submodule").agg(span)
     without = frame.filter(pl.col("median_ns") == 0).join(spans, on="submodule")
-    yield from _more(
-        Check.MEDIAN, without, "submodule", ("calls.span_ns", pl.col("span")), median, slack=1.0
-    )
+    spent = "calls.span_ns", _values(without, "span")
+    yield from _more(Check.MEDIAN, without["submodule"], spent, (median[0], 0.0), slack=1.0)
 
 
 def _parts(of: Inputs) -> Iterator[Contradiction]:
     """Check that calls, host work and idle time are no more than their stage, step or pipeline
     call, stages and submodules no more than the run, and that calls add up to their submodule."""
-    parts = pl.col("calls_ns") + pl.col("host_ns") + pl.col("idle_ns")
     for name, key in (("pipelines", "pipeline"), ("stages", "stage"), ("steps", "step")):
-        inside, elapsed = (f"{name}.calls_ns", parts), _column(name, "elapsed_ns")
-        yield from _more(Check.PARTS, of.table(name), key, inside, elapsed)
+        frame = of.table(name)
+        parts = sum(_values(frame, part) for part in ("calls_ns", "host_ns", "idle_ns"))
+        inside, elapsed = (f"{name}.calls_ns", parts), _column(name, frame, "elapsed_ns")
+        yield from _more(Check.PARTS, frame[key], inside, elapsed)
     account = accounting(of)
     whole = ("accounting.end_to_end_ns", account.end_to_end_ns)
     stages = int(of.table("stages")["elapsed_ns"].drop_nulls().sum())
@@ -277,9 +280,10 @@ def _findings(of: Inputs) -> Iterator[Contradiction]:
     """Check that no finding gains more than the run takes, and that its evidence agrees with
     tables."""
     account, frame = accounting(of), of.table("findings")
-    whole = ("accounting.end_to_end_ns", pl.lit(account.end_to_end_ns))
     if account.end_to_end_ns:
-        yield from _more(Check.GAIN, frame, "rule", _column("findings", "cost_ns"), whole)
+        cost = _column("findings", frame, "cost_ns")
+        whole = "accounting.end_to_end_ns", float(account.end_to_end_ns)
+        yield from _more(Check.GAIN, frame["rule"], cost, whole)
         yield from _more_than_idle(of, frame, account.end_to_end_ns)
     for found in frame.iter_rows(named=True):
         evidence = json.loads(found["evidence"])
@@ -304,8 +308,9 @@ def _more_than_idle(of: Inputs, frame: pl.DataFrame, total: int) -> Iterator[Con
         "device", most=pl.sum_horizontal("idle_of_run_ns", "data_ns", "exposed_ns")
     )
     waits = frame.filter(pl.col("rule").is_in(_OF_WAITS)).join(rows, on="device")
-    cost, most = _column("findings", "cost_ns"), ("idle.idle_of_run_ns", pl.col("most"))
-    yield from _more(Check.GAIN, waits.drop_nulls("cost_ns"), "rule", cost, most, TOLERANCE * total)
+    cost, most = _column("findings", waits, "cost_ns"), _values(waits, "most")
+    both = cost, ("idle.idle_of_run_ns", most)
+    yield from _more(Check.GAIN, waits["rule"], *both, slack=TOLERANCE * total)
 
 
 def _possible(rule: str, name: str, value: float) -> Iterator[Contradiction]:

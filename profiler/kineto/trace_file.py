@@ -12,7 +12,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -125,6 +125,10 @@ _CHUNK = 4 << 20  # bytes
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity|n/?a)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _LISTED_EVENTS = b'{"traceEvents":'
+_VIZTRACER = {"FEE": "python_function"}  # its category of Python's functions
+_STREAM = re.compile(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"us"\s*,\s*"traceEvents"\s*:\s*\[')
+_NEXT_STREAM = re.compile(rb"\]\s*\}" + _STREAM.pattern)
+_BORDER = 256  # bytes in which such a text may continue
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
 
 
@@ -380,6 +384,9 @@ def _out_of_range(path: Path) -> str:
 def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
     base_ns = _base_ns(path, header)
     events, start_ns, duration_ns = columns.complete(base_ns)
+    if "python_function" not in events.categories:
+        categories = tuple(_VIZTRACER.get(name, name) for name in events.categories)
+        events = replace(events, categories=categories)
     events = _with_named_devices(events, columns.device_names)
     order = np.argsort(events.category, kind="stable")
     counts = np.bincount(events.category, minlength=len(events.categories))
@@ -451,10 +458,20 @@ def _chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:
         yield from json_of(chain((first,), chunks))
         return
     listed = first.lstrip()[:1] == b"["
-    yield _LISTED_EVENTS + first if listed else first
-    yield from chunks
+    chunks = chain((_LISTED_EVENTS + first if listed else first,), chunks)
+    yield from _one_object(chunks) if _STREAM.match(first) else chunks
     if listed:
         yield b"}"
+
+
+def _one_object(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the text of a file of Triton's Proton with its objects, one per stream, as one."""
+    text = b""
+    for chunk in chunks:
+        text = _NEXT_STREAM.sub(b",", text + chunk)
+        yield text[:-_BORDER]
+        text = text[-_BORDER:]
+    yield text
 
 
 def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[bytes]:

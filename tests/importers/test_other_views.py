@@ -1,5 +1,6 @@
 """Forms in which others write what they recorded for a viewer: unitrace's JSON, XLA's
-trace.json.gz, rocprofv3's Perfetto trace, torch's JSON under a Perfetto name."""
+trace.json.gz, rocprofv3's Perfetto trace, torch's JSON under a Perfetto name, chrome traces of
+Triton's Proton and of VizTracer."""
 
 from __future__ import annotations
 
@@ -38,6 +39,7 @@ def _written(folder, name, document):
         ("u_unitrace.json", "xpu:0"),
         ("x_tensorboard.trace.json.gz", "gpu:0"),
         ("y_rocprofv3.pftrace", "rocm:0"),
+        ("w_proton.chrome_trace", "cuda:0"),
     ],
 )
 def test_the_corpus_has_twenty_kernels_in_each_form(name, device, tmp_path):
@@ -147,6 +149,51 @@ def test_json_under_the_name_of_a_perfetto_trace_is_read_by_content(tmp_path):
     path = tmp_path / "x.pftrace"
     shutil.copy(CORPUS / "damaged" / "00_base_correct.json", path)
     assert len(_on(_imported(path, tmp_path / "out"), "cuda")) == 34
+
+
+def proton(streams):
+    """The text of Proton's chrome trace: a JSON object a line, each of one stream with three
+    kernels of 50 µs, as nlohmann::json writes it."""
+    lines = []
+    for stream in streams:
+        kernel = {"cat": "kernel", "dur": 50.0, "name": "add", "ph": "X", "tid": stream}
+        call_stack = {"call_stack": ["ROOT", "scope", "add"]}
+        rows = [{"args": call_stack, **kernel, "ts": 100.0 * at + stream} for at in range(3)]
+        line = {"displayTimeUnit": "us", "traceEvents": rows}
+        lines.append(json.dumps(line, separators=(",", ":")))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("chunk", [100, 1 << 22])
+def test_proton_writes_an_object_for_each_stream(chunk, tmp_path, monkeypatch):
+    """All kernels of all streams are read, wherever the file is cut into chunks, and no text is
+    called damaged."""
+    monkeypatch.setattr("profiler.kineto.trace_file._CHUNK", chunk)
+    path = tmp_path / "a.chrome_trace"
+    path.write_text(proton([0, 7, 12]))
+    run = _imported(path, tmp_path / "out")
+    streams = _on(run, "cuda").group_by("track").agg(pl.col("duration_ns").sum())
+    assert {str(track): length for track, length in streams.iter_rows()} == {
+        f"stream {number}": 150_000 for number in (0, 7, 12)
+    }
+    assert [str(note.rule) for note in run.info.health] == ["device_only"]
+
+
+def test_what_viztracer_recorded_is_host_work(tmp_path):
+    """A file that the library writes here: its functions are frames of the host, and the run lasts
+    from the first to the last."""
+    viztracer = pytest.importorskip("viztracer", reason="needs the perfetto extra")
+    path = tmp_path / "viztracer.json"
+    with viztracer.VizTracer(output_file=str(path), verbose=0):
+        sorted(range(100), key=lambda one: -one)
+    events = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
+    run = _imported(path, tmp_path / "out")
+    first = min(one["ts"] for one in events)
+    last = max(one["ts"] + one["dur"] for one in events)
+    (call,) = run.calls.select("device", "duration_ns").rows()
+    assert call[0] == "cpu:0"
+    assert call[1] == pytest.approx((last - first) * 1000, abs=2)
+    assert len(events) > 100
 
 
 def write_perfetto(folder):

@@ -27,7 +27,13 @@ import msgspec
 from profiler.errors import InputError
 from profiler.importers.chrome_rows import Row, RowArgs, kineto_trace, read_rows
 from profiler.importers.foreign_run import component
-from profiler.importers.formats import AscendForm, ascend_files, ascend_form, ascend_outputs
+from profiler.importers.formats import (
+    ASCEND_FOLDERS,
+    AscendForm,
+    ascend_files,
+    ascend_form,
+    ascend_outputs,
+)
 from profiler.importers.importer import content_of, head_of
 from profiler.importers.job_run import JobRun
 from profiler.importers.kineto.health import checked_trace, without_front_ends, without_gaps
@@ -324,6 +330,11 @@ def read_run(paths: Sequence[Path]) -> KinetoRun | JobRun:
     Raises InputError if a file is damaged or there is no work of an NPU.
     """
     sources = [source for path in paths for source in _sources(path)]
+    if not sources:
+        raise InputError(
+            f"{paths[0]} holds no trace_view.json, no table of kernels and no database: export the "
+            "recording again, with torch_npu.profiler.profiler.analyse or msprof --export=on"
+        )
     if len(sources) == 1:
         trace = checked_trace(without_front_ends(_read(sources[0])))
         (trace,) = without_gaps([trace])
@@ -355,7 +366,8 @@ def _sources(path: Path) -> Iterator[_Source]:
     for folder in ascend_outputs(path):
         files = ascend_files(folder)
         if files:
-            place = folder if folder == path else folder.parent
+            named = folder != path and folder.name in ASCEND_FOLDERS
+            place = folder.parent if named else folder
             text = files.get(AscendForm.TRACE), files.get(AscendForm.KERNELS)
             database = files.get(AscendForm.DATABASE) if text == (None, None) else None
             yield _Source(place, *text, database, _rank(place))

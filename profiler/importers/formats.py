@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 
 from profiler.importers.importer import SQLITE, Importer, Option, head_of, reader
@@ -50,7 +51,8 @@ AIHUB = Importer(
 # database.
 
 
-_ASCEND_FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
+ASCEND_FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
+_MOST_RANKS = 256  # subfolders that are looked into
 _ASCEND_ENDINGS = (".json", ".json.gz", ".csv", ".db")
 _ASCEND_STRINGS, _ASCEND_APIS = b"STRING_IDS", (b"PYTORCH_API", b"CANN_API")
 _ASCEND_PHASE = re.compile(rb'"ph"\s*:\s*"[XM]"')
@@ -87,16 +89,20 @@ def ascend_form(head: bytes) -> AscendForm | None:
 
 
 def ascend_outputs(folder: Path) -> list[Path]:
-    """The folders with exports: the folder itself, or those up to two levels below, by name."""
-    if folder.name in _ASCEND_FOLDERS:
+    """The folders with exports: the folder itself, or those up to two levels below, by name, else
+    its subfolders with such files."""
+    if folder.name in ASCEND_FOLDERS:
         return [folder]
     for pattern in ("*", "*/*"):
         found = sorted(
-            one for one in folder.glob(pattern) if one.name in _ASCEND_FOLDERS and one.is_dir()
+            one for one in folder.glob(pattern) if one.name in ASCEND_FOLDERS and one.is_dir()
         )
         if found:
             return found
-    return [folder] if ascend_files(folder) else []
+    if ascend_files(folder):
+        return [folder]
+    folders = islice((one for one in folder.iterdir() if one.is_dir()), _MOST_RANKS)
+    return sorted(one for one in folders if ascend_files(one))
 
 
 def ascend_files(folder: Path) -> dict[AscendForm, Path]:
@@ -115,7 +121,7 @@ def ascend_files(folder: Path) -> dict[AscendForm, Path]:
 
 def _is_ascend(path: Path, head: bytes) -> bool:
     if path.is_dir():
-        return any(one.name in _ASCEND_FOLDERS or ascend_files(one) for one in ascend_outputs(path))
+        return any(one.name in ASCEND_FOLDERS or ascend_files(one) for one in ascend_outputs(path))
     return ascend_form(head) is not None
 
 

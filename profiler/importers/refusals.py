@@ -77,6 +77,27 @@ def _columns(*names: str) -> _Matches:
     return matches
 
 
+_ASCEND_SUMMARIES = (
+    ("Host Self Duration(us)", "Device Self Duration(us)"),  # operator_details.csv
+    ("Computing", "Communication(Not Overlapped)", "Free"),  # step_trace_time.csv
+    ("OP Type", "Core Type", "Total Time(us)"),  # op_statistic*.csv
+    ("API Name", "Level", "Time(us)"),  # api_statistic*.csv
+)
+
+
+def _is_ascend_summary(path: Path, head: bytes) -> bool:
+    if head.lstrip()[:1] == b"{":
+        return b'"Communication Time Info"' in head or b'"Communication Bandwidth Info"' in head
+    return any(_columns(*names)(path, head) for names in _ASCEND_SUMMARIES)
+
+
+def _is_raw_ascend(path: Path, _head: bytes) -> bool:
+    """Whether a folder has what torch_npu recorded, and nothing that was exported from it."""
+    if not path.is_dir() or not any(path.glob("PROF_*")) or not any(path.glob("FRAMEWORK")):
+        return False
+    return next(path.glob("ASCEND_PROFILER_OUTPUT/*"), None) is None
+
+
 def _lies_beside_xplane(path: Path, head: bytes) -> bool:
     """Whether a file is what TensorBoard's profiler writes for its viewer, beside the original
     trace."""
@@ -255,6 +276,17 @@ REFUSALS: tuple[Known, ...] = (
         "a list of rocprofv3's agents, without work",
         _header("Node_Id", "Logical_Node_Id", "Agent_Type"),
         "give the traces beside it (…_kernel_trace.csv), or their folder",
+    ),
+    Known(
+        "a summary by Ascend's profiler: sums without a timeline",
+        _is_ascend_summary,
+        "give the trace beside it (trace_view.json, kernel_details.csv; of msprof msprof_*.json, "
+        "op_summary_*.csv), or their folder",
+    ),
+    Known(
+        "a recording of torch_npu that was not exported",
+        _is_raw_ascend,
+        "export it with torch_npu.profiler.profiler.analyse(FOLDER), then give the folder again",
     ),
     Known(
         "the output tensors of trtexec (--exportOutput)",

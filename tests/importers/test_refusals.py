@@ -44,6 +44,16 @@ def _beside_xplane(path: Path) -> None:
     path.write_bytes(gzip.compress(b'{"displayTimeUnit":"ns","traceEvents":[{"ph":"M"}]}'))
 
 
+def _raw_ascend(path: Path) -> None:
+    for name in ("PROF_000001_20250916", "FRAMEWORK"):
+        (path / name).mkdir(parents=True)
+
+
+_OPERATOR_DETAILS = "Name,Input Shapes,Host Self Duration(us),Device Self Duration(us)\n"
+_STEP_TRACE = "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free\n"
+_COLLECTIVES = (
+    '{"step1": {"collective": {"hcom_1@2": {"Communication Time Info": {"Elapse Time(ms)": 2}}}}}'
+)
 _ROCPROF_V1 = '"Index","KernelName","gpu-id","queue-id","DispatchNs","BeginNs","EndNs"\n'
 _ROCPROF_V2 = "Dispatch_ID,GPU_ID,Queue_ID,Queue_Index,PID,TID\n"
 _AGENTS = '"Node_Id","Logical_Node_Id","Agent_Type","Cpu_Cores_Count"\n'
@@ -62,6 +72,10 @@ _REFUSED: dict[str, tuple[str, _Write, str]] = {
     "rocprofv2": ("a.csv", _text(_ROCPROF_V2), "record with `rocprofv3"),
     "stats": ("a.csv", _text("Name,Calls,TotalDurationNs,AverageNs\n"), "_kernel_trace.csv"),
     "agents": ("a.csv", _text(_AGENTS), "give the traces beside it"),
+    "ascend's operators": ("a.csv", _text(_OPERATOR_DETAILS), "give the trace beside it"),
+    "ascend's steps": ("a.csv", _text(_STEP_TRACE), "give the trace beside it"),
+    "ascend's collectives": ("a.json", _text(_COLLECTIVES), "give the trace beside it"),
+    "ascend's raw data": ("host_1_ascend_pt", _raw_ascend, "profiler.analyse(FOLDER)"),
     "tensors": ("a.json", _text('[{"name": "y", "dimensions": "1", "values": [1]}]'), "Profile"),
     "layer names": ("a.json", _text('{"Layers": ["Conv_0", "Relu_1"]}'), "verbosity=detailed"),
     "opentelemetry": ("a.json", _text('{"resourceSpans": []}'), "mode=triton"),

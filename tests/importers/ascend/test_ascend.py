@@ -191,6 +191,40 @@ def test_a_trace_whose_export_was_cut_is_read_to_there(tmp_path):
     assert [str(note.rule) for note in run.info.health] == ["broken_off"]
 
 
+def test_msprofs_table_names_the_device_and_cores(tmp_path):
+    """op_summary_*.csv under another name, in the columns of msprof's reference: work of the AI
+    Core, the AI CPU and HCCL on tracks apart, at its times, with shapes."""
+    start = 1_758_000_000_000_000
+    text = (
+        "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,"
+        "Task Start Time(us),Task Duration(us),Task Wait Time(us),Block Dim,Input Shapes,"
+        "Input Data Types,Input Formats\n"
+        f'3,1,1,2,MatMulV2_1,MatMulV2,static,AI_CORE,"{start}.123\t",150.5,0,24,'
+        '"""16,16;16,16""",FLOAT16;FLOAT16,ND;ND\n'
+        f'3,1,2,2,TopK,TopK,static,AI_CPU,"{start + 300}.123\t",50.0,149.5,24,"""16""",INT64,ND\n'
+        f'3,1,3,N/A,hcom_allReduce__1_0_1,hcom_allReduce_,N/A,HCCL,"{start + 400}.123\t",60.0,50,'
+        "0,N/A,N/A,N/A\n"
+    )
+    path = tmp_path / "mindstudio_profiler_output" / "renamed.csv"
+    path.parent.mkdir()
+    path.write_text(text)
+    work = _work(_imported(path.parent, tmp_path / "out"))
+    assert set(work["device"].cast(pl.String)) == {"npu:3"}
+    assert _times(work) == [
+        (start * 1000 + 123, 150_500),
+        ((start + 300) * 1000 + 123, 50_000),
+        ((start + 400) * 1000 + 123, 60_000),
+    ]
+    assert work["track"].cast(pl.String).to_list() == [
+        "stream 2",
+        "stream 2 AI CPU",
+        "stream communication collectives",
+    ]
+    assert work["category"].cast(pl.String).to_list() == ["compute", "compute", "collective"]
+    shapes = work["shapes"].cast(pl.String).to_list()
+    assert shapes[:2] == ["in: float16[16,16] float16[16,16]", "in: int64[16]"]
+
+
 def test_folders_of_ranks_are_one_job(tmp_path):
     """Each folder is a rank by its profiler_info_N.json; their devices have the rank's name."""
     for rank in (0, 1):
@@ -203,6 +237,27 @@ def test_folders_of_ranks_are_one_job(tmp_path):
     assert run.info.job is not None
     assert [one.rank for one in run.info.job.ranks] == [0, 1]
     assert set(_work(run)["device"].cast(pl.String)) == {"rank0/npu:0", "rank1/npu:1"}
+
+
+def test_files_of_ranks_copied_into_folders_of_any_name_are_one_job(tmp_path):
+    """What a folder holds decides, not what it is called."""
+    for rank in (0, 1):
+        folder = tmp_path / "job" / f"node_{rank}"
+        folder.mkdir(parents=True)
+        rows = generated(device=rank, collectives=True)
+        (folder / "renamed.json").write_text(json.dumps(rows))
+    run = _imported(tmp_path / "job", tmp_path / "out")
+    assert run.info.job is not None
+    assert [one.rank for one in run.info.job.ranks] == [0, 1]
+    assert set(_work(run)["device"].cast(pl.String)) == {"rank0/npu:0", "rank1/npu:1"}
+
+
+def test_a_folder_with_summaries_alone_is_one_sentence(tmp_path):
+    folder = tmp_path / "host_1_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir(parents=True)
+    (folder / "step_trace_time.csv").write_text("Step,Computing,Free\n1,2,3\n")
+    with pytest.raises(InputError, match="no table of kernels and no database"):
+        import_trace(folder.parent, tmp_path / "out")
 
 
 def test_nothing_of_an_npu_is_one_sentence(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,7 +15,10 @@ _ROCPD = b"rocpd_kernel_dispatch"
 _TOOL = b'"rocprofiler-sdk-tool"'
 _NAMES = 1 << 16  # bytes within which JSON's first key stands
 _ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".db", ".sqlite", ".db.gz", ".pftrace")
-_PERFETTO = (b"kernel_dispatch", b"AGENT [")  # in a trace that is not of our own
+_PERFETTO = re.compile(  # in a trace that is not of our own
+    rb"(?:COMPUTE|COPY to) A(?:GENT|gent) \[|"
+    rb"rocm_(?:hip_api|hsa_api|kernel_dispatch|memory_copy|hip_stream|marker_api)"
+)
 _OURS = b"profile-sd3"
 _MARKS = (  # of a header of CSV: the columns that one of the kinds has
     frozenset((b"Kernel_Name", b"Agent_Id")),
@@ -37,7 +41,7 @@ def form_in(head: bytes) -> Form | None:
     """The form of a file with this start, unpacked; None for other files."""
     if head.startswith(SQLITE):
         return Form.ROCPD if _ROCPD in head else None
-    if head[:1] == b"\n" and all(word in head for word in _PERFETTO) and _OURS not in head:
+    if head[:1] == b"\n" and _PERFETTO.search(head) and _OURS not in head:
         return Form.PERFETTO
     if head.lstrip()[:1] == b"{":
         return Form.JSON if _TOOL in head[:_NAMES] else None
@@ -67,7 +71,7 @@ IMPORTER = Importer(
     name="rocprofv3",
     title="rocprofv3",
     accepts="what rocprofv3 writes (JSON, the CSV files of a run, rocpd, pftrace), or a folder "
-    "with it",
+    "with it; Perfetto traces of rocprofiler-systems",
     recognises=_recognises,
     read=reader(__name__),
     options=(
@@ -79,5 +83,6 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),
-    seen="ROCm 7 (JSON, CSV); rocpd, pftrace and the CSV of ROCm 6 by their sources alone",
+    seen="ROCm 7 (JSON, CSV); rocpd, pftrace, the CSV of ROCm 6 and rocprofiler-systems by their "
+    "sources alone",
 )

@@ -11,8 +11,9 @@ read.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import decoded
 from profiler.importers.foreign_run import ForeignRunBuilder
-from profiler.importers.gpu_calls import NO_TIME, asked_for
+from profiler.importers.gpu_calls import NO_TIME, Bools, asked_for
 from profiler.importers.gpu_run import gpu_run
 from profiler.importers.importer import head_of
 from profiler.importers.rocprofv3 import Form, files_in, form_in
@@ -232,84 +233,144 @@ def _extra(text: object) -> _Extra:
         return _Extra()
 
 
-# --- The Perfetto form (`--output-format pftrace`).
+# --- The Perfetto form (`--output-format pftrace`), and traces of rocprofiler-systems.
 #
 # A category says what a slice is (`kernel_dispatch`, `memory_copy`, `hip_api`, `marker_api`, …),
-# its track on which agent and queue it was (`COMPUTE AGENT [4] QUEUE [1] GPU`, `COPY to AGENT [4]
-# …`). Work and its launch have `corr_id` in common, if annotations were written. Source:
-# ROCm/rocprofiler-sdk, source/lib/output/generatePerfetto.cpp.
+# its track on which agent and queue it was (`COMPUTE Agent [4] QUEUE [1] GPU`, `COPY to AGENT [4]
+# STREAM [0] (CPU)`). Work and its launch have `corr_id` in common, if annotations were written.
+# Source: ROCm/rocprofiler-sdk, source/lib/output/generatePerfetto.cpp.
+#
+# Categories of rocprofiler-systems begin with `rocm_`. Its tracks are `GPU Kernel Dispatch [0]
+# Queue 1`, with the number of the GPU, `GPU Memory Copy to Agent [4] Thread 0`, and by default
+# `HIP Activity Stream 1`, which names no GPU and has kernels, copies and scratch memory. Source:
+# ROCm/rocprofiler-systems, source/lib/core/trace_cache.
 
 
-_KERNELS, _COPIES, _MARKS = ("kernel_dispatch",), ("memory_copy",), ("marker_api",)
+_ROCM = "rocm_"  # before each category of rocprofiler-systems
+_KERNELS, _COPIES, _STREAMS = "kernel_dispatch", "memory_copy", "hip_stream"
+_MARKS = ("marker_api", "user")
 _APIS = ("hip_api", "hsa_api", "hip_runtime_api", "hip_compiler_api", "rccl_api")
-_AGENT = re.compile(r"AGENT \[(\d{1,6})\]")
-_QUEUE = re.compile(r"(?:QUEUE|STREAM) \[(\d{1,9})\]")
-_THREAD = re.compile(r"THREAD (\d{1,9})")
+_AGENT = re.compile(r"(?:AGENT|Agent) \[(\d{1,6})\]")
+_GPU = re.compile(r"GPU Kernel Dispatch \[(\d{1,6})\]")
+_OF_HOST = re.compile(r"\(?CPU\)?$")
+_QUEUE = re.compile(r"(?:QUEUE|STREAM) \[(\d{1,9})\]|(?:Queue|Stream) (\d{1,9})")
+_THREAD = re.compile(r"THREAD \d{1,9} \((\d{1,9})\)|THREAD (\d{1,9})")
+_NUMBERS = re.compile(r"\d{1,6}")
+_COPIED, _SCRATCH = "MEMORY_COPY_", "SCRATCH_MEMORY_"  # before the names of such slices
+_TO_HOST, _ENDS = "_DEVICE_TO_HOST", ("src", "dst")
 _CORRELATIONS = ("debug.corr_id", "debug.stack_id", "corr_id")
 _SIZES = ("debug.copy_bytes", "debug.bytes", "copy_bytes")
+_GRIDS, _QUEUES, _THREADS = ("debug.grid_size",), ("debug.queue",), ("debug.tid",)
+_SOURCES, _TARGETS = (tuple(f"debug.{end}_agent{more}" for more in ("", "_id")) for end in _ENDS)
 _WHOLE = tuple(ARG_KINDS.index(kind) for kind in ("int", "uint"))
+_TEXT = ARG_KINDS.index("string")
 
 
 def add_perfetto(path: Path, rows: Rows) -> None:
     """Read one file into `rows`. Raises InputError if it is not a Perfetto trace."""
     trace = read_trace(path)
-    agents = sorted({_number(_AGENT, track) for track in trace.tracks} - {NO_ID})
-    known = Agents.of(Agent(id=one, gpu=True, number=at) for at, one in enumerate(agents))
-    rows.devices.update(known.devices())
+    slices, track = trace.slices, trace.slices.track
     correlation, size = (_argument(trace, names) for names in (_CORRELATIONS, _SIZES))
     ids = [
         (
             _number(_AGENT, one),
+            _number(_GPU, one),
             _number(_QUEUE, one),
             NO_ID if one.pid is None else one.pid,
             _number(_THREAD, one) if one.tid is None else one.tid,
         )
         for one in trace.tracks
     ]
-    agent, queue, pid, tid = np.array(ids, dtype=np.int64).reshape(-1, 4).T
-    slices, track = trace.slices, trace.slices.track
+    agent, gpu, queue, pid, tid = np.array(ids, dtype=np.int64).reshape(-1, 5).T[:, track]
+    queue, tid = (
+        np.where(asked == NO_ID, known, asked)
+        for asked, known in ((_argument(trace, _QUEUES), queue), (_argument(trace, _THREADS), tid))
+    )
     ends = np.where(slices.duration_ns < 0, NO_TIME, slices.start_ns + slices.duration_ns)
+    kernels, copies = _work_of(trace)
+    source, target = (_argument(trace, names)[copies] for names in (_SOURCES, _TARGETS))
+    target = np.where(agent[copies] == NO_ID, target, agent[copies])
+    to_host = _named(trace, copies, lambda name: name.endswith(_TO_HOST))
+    on_host = np.array([bool(_OF_HOST.search(one.name)) for one in trace.tracks], dtype=np.bool_)
+    of_copy = np.where(to_host | on_host[track[copies]], source, target)
+    known = _agents(agent[kernels], gpu[kernels], of_copy)
+    rows.devices.update(known.devices())
 
     def times(found: Int64s) -> Times:
-        of_process = pid[track[found]]
-        return Times(slices.start_ns[found], ends[found], of_process, correlation[found])
+        return Times(slices.start_ns[found], ends[found], pid[found], correlation[found])
 
     def names(found: Int64s) -> tuple[list[str], Int64s]:
         used, place = np.unique(slices.name[found], return_inverse=True)
         return [trace.strings[code] for code in used.tolist()], place.reshape(-1)
 
-    kernels = _of_categories(trace, _KERNELS)
-    device = known.of_kernels(agent[track[kernels]])
-    rows.add_kernels(times(kernels), device, queue[track[kernels]], *names(kernels))
-    copies = _of_categories(trace, _COPIES)
-    device = known.numbers(agent[track[copies]])
-    rows.add_copies(times(copies), device, size[copies], *names(copies))
+    first = min([*known.devices(), *gpu[kernels][gpu[kernels] != NO_ID].tolist()], default=0)
+    named = np.where(gpu[kernels] == NO_ID, first, gpu[kernels])
+    device = np.where(agent[kernels] == NO_ID, named, known.of_kernels(agent[kernels]))
+    grid = [_argument(trace, _GRIDS)[kernels]]
+    rows.add_kernels(times(kernels), device, queue[kernels], *names(kernels), grid)
+    rows.add_copies(times(copies), known.numbers(of_copy), size[copies], *names(copies))
     calls = _of_categories(trace, _APIS)
-    rows.add_api(times(calls), tid[track[calls]], *names(calls))
+    rows.add_api(times(calls), tid[calls], *names(calls))
     marks = _of_categories(trace, _MARKS)
     texts = [trace.strings[code] for code in slices.name[marks].tolist()]
-    rows.add_marks(times(marks), tid[track[marks]], texts)
+    rows.add_marks(times(marks), tid[marks], texts)
     for drop in trace.drops:
         rows.drop(drop.count, drop.unit, DropReason.DAMAGED, path.name)
 
 
+def _work_of(trace: TraceColumns) -> tuple[Int64s, Int64s]:
+    """The rows of kernels and of copies. A stream of rocprofiler-systems has both."""
+    either = _of_categories(trace, (_STREAMS,))
+    copied = _named(trace, either, lambda name: name.startswith(_COPIED))
+    other = copied | _named(trace, either, lambda name: name.startswith(_SCRATCH))
+    kernels = np.append(_of_categories(trace, (_KERNELS,)), either[~other])
+    copies = np.append(_of_categories(trace, (_COPIES,)), either[copied])
+    return np.sort(kernels), np.sort(copies)
+
+
+def _agents(of_kernels: Int64s, gpus: Int64s, of_copies: Int64s) -> Agents:
+    """The GPUs, in order of their agents. Kernels of rocprofiler-systems have the number of a GPU,
+    copies its agent: both in the same order."""
+    agents = sorted({*of_kernels.tolist(), *of_copies.tolist()} - {NO_ID})
+    numbers = sorted({*gpus.tolist()} - {NO_ID})
+    if len(numbers) < len(agents):
+        numbers = [*range(len(agents))]
+    pairs = zip(agents, numbers, strict=False)
+    return Agents.of(Agent(id=one, gpu=True, number=number) for one, number in pairs)
+
+
 def _number(pattern: re.Pattern[str], track: TrackRow) -> int:
     found = pattern.search(track.name)
-    return int(found[1]) if found else NO_ID
+    return int(found[found.lastindex or 1]) if found else NO_ID
+
+
+def _named(trace: TraceColumns, rows: Int64s, test: Callable[[str], bool]) -> Bools:
+    """Which of these rows have a name that passes the test."""
+    names, place = np.unique(trace.slices.name[rows], return_inverse=True)
+    passed = np.array([test(trace.strings[code]) for code in names.tolist()], dtype=np.bool_)
+    found: Bools = passed[place.reshape(-1)]
+    return found
 
 
 def _of_categories(trace: TraceColumns, names: Sequence[str]) -> Int64s:
-    codes = [code for code, text in enumerate(trace.strings) if text in names]
+    codes = [code for code, text in enumerate(trace.strings) if text.removeprefix(_ROCM) in names]
     return np.flatnonzero(np.isin(trace.slices.category, codes))
 
 
 def _argument(trace: TraceColumns, names: Sequence[str]) -> Int64s:
-    """The value of the annotation with one of these names for each slice, -1 if it has none."""
+    """The value of the annotation with one of these names for each slice, -1 if it has none; of a
+    text (`Agent-4`, `(64,2,1)`) the product of its first three numbers."""
     found = np.full(len(trace.slices), NO_ID, dtype=np.int64)
     args = trace.args
     codes = [code for code, text in enumerate(trace.strings) if text in names]
-    rows = np.flatnonzero(np.isin(args.key, codes) & np.isin(args.kind, _WHOLE))
+    named = np.isin(args.key, codes)
+    rows = np.flatnonzero(named & np.isin(args.kind, _WHOLE))
     found[args.slice[rows]] = args.value[rows]
+    rows = np.flatnonzero(named & (args.kind == _TEXT))
+    used, place = np.unique(args.value[rows], return_inverse=True)
+    texts = [_NUMBERS.findall(trace.strings[code])[:3] for code in used.tolist()]
+    products = [math.prod(map(int, text)) if text else NO_ID for text in texts]
+    found[args.slice[rows]] = np.array(products, dtype=np.int64)[place.reshape(-1)]
     return found
 
 

@@ -2,6 +2,7 @@
 
     told = Told([Kernel(10, 20, 1)], [Call(5, 8, 1)], marks=[Mark(0, 30, "vae")])
     as_json(told, folder); as_csv(told, folder); as_rocpd(told, folder, times_in_rows=True)
+    as_pftrace(told, folder, by_queue=True); as_systems(told, folder, by_queue=True)
 
 Tables of rocpd have the columns of rocpd_tables.sql (ROCm/rocprofiler-sdk) that are read, and those
 whose content must not be.
@@ -448,3 +449,110 @@ def _add_rows(made: _Rocpd, told: Told) -> None:
         name, said = (function, mark.text) if made.times_in_rows else (mark.text, function)
         event = made.event(mark, KINDS[2], {"message": said})
         made.placed("region", mark, name_id=made.text(name), event_id=event)
+
+
+# --- The Perfetto form, and that of rocprofiler-systems: tracks and annotations as their sources
+# name them.
+
+
+_PROCESS_TRACK, _FIRST_TRACK = 1, 10
+_GPU_AGENT = 4  # of the first GPU; 0 to 3 are the host's
+
+
+class _Slices:
+    def __init__(self, pid: int) -> None:
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+
+        self.trace = perfetto_trace_pb2.Trace()
+        self.tracks: dict[str, int] = {}
+        self.events: list[tuple] = []
+        first = self._packet()
+        first.sequence_flags = 1
+        first.track_descriptor.uuid = _PROCESS_TRACK
+        first.track_descriptor.process.pid = pid
+
+    def _packet(self):
+        packet = self.trace.packet.add()
+        packet.trusted_packet_sequence_id = 1
+        return packet
+
+    def track(self, name: str) -> int:
+        if name not in self.tracks:
+            self.tracks[name] = _FIRST_TRACK + len(self.tracks)
+            described = self._packet().track_descriptor
+            described.uuid, described.name = self.tracks[name], name
+            described.parent_uuid = _PROCESS_TRACK
+        return self.tracks[name]
+
+    def add(self, category: str, name: str, track: str, row, **annotations) -> None:
+        values = {"corr_id": row.correlation, **annotations}
+        self.events.append((row.start, self.track(track), category, name, values))
+        self.events.append((row.end, self.track(track), category, "", {}))
+
+    def write(self, path: Path) -> Path:
+        for time, track, category, name, values in self.events:
+            packet = self._packet()
+            packet.timestamp, packet.track_event.track_uuid = time, track
+            packet.track_event.type = 1 if name else 2
+            packet.track_event.categories.append(category)
+            if name:
+                packet.track_event.name = name
+            for key, value in values.items():
+                annotation = packet.track_event.debug_annotations.add()
+                annotation.name = key
+                if isinstance(value, str):
+                    annotation.string_value = value
+                else:
+                    annotation.uint_value = value
+        path.write_bytes(self.trace.SerializeToString())
+        return path
+
+
+def as_pftrace(told: Told, folder: Path, *, by_queue: bool) -> Path:
+    """Grouped by queues, or by streams as it is by default."""
+    made = _Slices(told.pid)
+    for call in told.calls:
+        thread = f"THREAD {call.tid - TID} ({call.tid})"
+        made.add("hip_api", call.name, thread, call, tid=call.tid)
+    for mark in told.marks:
+        thread = f"THREAD {mark.tid - TID} ({mark.tid})"
+        made.add("marker_api", mark.text, thread, mark, tid=mark.tid)
+    for copy in told.copies:
+        source, target = _ends(copy, 0, (_GPU_AGENT, _GPU_AGENT + 1))
+        kind = "CPU" if target == 0 else "GPU"
+        place = "THREAD [0]" if by_queue else "STREAM [1]"
+        track = f"COPY to AGENT [{target}] {place} ({kind})"
+        ends = {"src_agent": f"Agent-{source}", "dst_agent": f"Agent-{target}"}
+        name = DIRECTIONS[copy.direction]
+        made.add("memory_copy", name, track, copy, copy_bytes=copy.bytes, **ends)
+    for kernel in told.kernels:
+        agent = _GPU_AGENT + kernel.gpu
+        by_stream = f"COMPUTE AGENT [{agent}] STREAM [{kernel.queue}] (GPU)"
+        track = f"COMPUTE Agent [{agent}] QUEUE [{kernel.queue}] GPU" if by_queue else by_stream
+        more = {"agent": f"Agent-{agent}", "queue": kernel.queue, "grid_size": kernel.grid}
+        made.add("kernel_dispatch", kernel.name, track, kernel, **more)
+    return made.write(folder / "made.pftrace")
+
+
+def as_systems(told: Told, folder: Path, *, by_queue: bool) -> Path:
+    """What rocprof-sys writes: `perfetto-trace-….proto`."""
+    made = _Slices(told.pid)
+    for call in told.calls:
+        made.add("rocm_hip_api", call.name, f"THREAD 0 ({call.tid})", call)
+    for mark in told.marks:
+        made.add("rocm_marker_api", mark.text, f"THREAD 0 ({mark.tid})", mark)
+    for copy in told.copies:
+        source, target = _ends(copy, 0, (_GPU_AGENT, _GPU_AGENT + 1))
+        track, category = f"GPU Memory Copy to Agent [{target}] Thread 0", "rocm_memory_copy"
+        if not by_queue:
+            track, category = "HIP Activity Stream 1", "rocm_hip_stream"
+        ends = {"src_agent_id": source, "dst_agent_id": target}
+        made.add(category, DIRECTIONS[copy.direction], track, copy, bytes=copy.bytes, **ends)
+    for kernel in told.kernels:
+        track, category = f"GPU Kernel Dispatch [{kernel.gpu}] Queue {kernel.queue}", KINDS[4]
+        category = f"rocm_{category.lower()}"
+        if not by_queue:
+            track, category = f"HIP Activity Stream {kernel.queue}", "rocm_hip_stream"
+        more = {"queue": kernel.queue, "grid_size": f"({kernel.grid},1,1)"}
+        made.add(category, kernel.name, track, kernel, **more)
+    return made.write(folder / "perfetto-trace-4242.proto")

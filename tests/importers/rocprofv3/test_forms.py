@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import polars as pl
@@ -26,7 +27,9 @@ from .generated import (
     as_csv,
     as_document,
     as_json,
+    as_pftrace,
     as_rocpd,
+    as_systems,
 )
 
 _BIG = 5 << 32  # bytes, more than 32 bits hold
@@ -43,6 +46,12 @@ FORMS = {
         told, folder, times_in_rows=False, keyed=False
     ),
 }
+if importlib.util.find_spec("perfetto") is not None:
+    FORMS |= {
+        "pftrace by stream": lambda told, folder: as_pftrace(told, folder, by_queue=False),
+        "pftrace by queue": lambda told, folder: as_pftrace(told, folder, by_queue=True),
+        "rocprofiler-systems": lambda told, folder: as_systems(told, folder, by_queue=True),
+    }
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
@@ -137,8 +146,8 @@ def test_what_each_row_becomes(form, bundles):
     assert len(run.flows) == len(work)
     assert run.drops == ()
     assert (run.info.clocks.clock, run.info.clocks.base_ns) == (ClockName.BOOTTIME, 0)
-    device = run.info.devices["rocm:1"]
-    assert device.hardware == "MI1"
+    named = form.startswith(("json", "csv", "rocpd"))  # Perfetto's traces do not name GPUs
+    assert run.info.devices["rocm:1"].hardware == ("MI1" if named else "")
 
 
 @pytest.mark.parametrize("form", ["json", "csv of ROCm 6", "rocpd, times by id"])
@@ -186,6 +195,39 @@ def test_one_graph_launch_owns_many_dispatches(tmp_path):
     run = imported("json", tmp_path, Told(kernels, [Call(5, 9, 7, "hipGraphLaunch")]))
     assert len(run.flows) == 24
     assert run.flows["source"].n_unique() == 1
+
+
+def test_streams_of_rocprofiler_systems_name_no_gpu(tmp_path):
+    """By default kernels and copies share a stream's track: they are told apart by their names, and
+    are of the only GPU."""
+    pytest.importorskip("perfetto")
+    told = Told(
+        [Kernel(20, 30, 1), Kernel(50, 60, 3, queue=3)],
+        [Call(10, 12, 1)],
+        [Copy(32, 40, 2, 64, 1), Copy(61, 65, 4, 64, 2)],
+    )
+    path = as_systems(told, tmp_path, by_queue=False)
+    run = load(import_trace(path, tmp_path / "traces"))
+    work = run.commands.filter(pl.col("device") != "cpu:0").sort("start_ns")
+    assert work.select(pl.col("device", "track", "category").cast(pl.String)).rows() == [
+        ("rocm:0", "queue 2", "compute"),
+        ("rocm:0", "memcpy", "dma"),
+        ("rocm:0", "queue 3", "compute"),
+        ("rocm:0", "memcpy", "dma"),
+    ]
+    assert len(run.flows) == 1
+
+
+def test_a_perfetto_trace_is_known_before_its_first_kernel(tmp_path):
+    """API calls come first in a file: of a long run the first MiB has no kernel."""
+    pytest.importorskip("perfetto")
+    calls = [Call(10 * n, 10 * n + 5, n) for n in range(1, 20_000)]
+    told = Told([Kernel(500_000, 500_100, 7)], calls)
+    path = as_pftrace(told, tmp_path, by_queue=True)
+    assert b"kernel_dispatch" not in path.read_bytes()[: 1 << 20]
+    run = load(import_trace(path, tmp_path / "traces"))
+    assert len(run.commands) == 20_000
+    assert set(run.commands["device"].cast(pl.String)) == {"cpu:0", "rocm:0"}
 
 
 def test_processes_of_one_file(tmp_path):

@@ -29,6 +29,7 @@ from profiler.analysis.table_text import on_devices, table
 from profiler.run.columns import (
     BYTES,
     DATA_ONLY,
+    FLOAT64,
     GIGABYTES,
     INT64,
     LAYER,
@@ -129,6 +130,22 @@ SHAPES: tuple[Column, ...] = (
         True,
         label="occupancy",
         importance=6,
+    ),
+    col(
+        "blocks_per_sm",
+        FLOAT64,
+        "thread blocks of the first kernel per processor (SM), likewise",
+        True,
+        label="blocks per SM",
+        importance=19,
+    ),
+    col(
+        "warps_per_sm",
+        FLOAT64,
+        "warps of the first kernel per processor (SM), likewise",
+        True,
+        label="warps per SM",
+        importance=19,
     ),
     col("op_type", STRING, "type of the operation, else the kernel's name", importance=16),
     col("family", STRING, "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
@@ -557,7 +574,8 @@ _SHAPES: tuple[str | Column, ...] = (
     "label submodule layers executions total_ns share",
     OF_PEAK,
     "teraflops_per_s flops_of_peak gigabytes_per_s bandwidth_of_peak above_roofline_ns bound",
-    "kernel occupancy_share device kernels commands op_type dtype shapes",
+    "kernel occupancy_share blocks_per_sm warps_per_sm",
+    "device kernels commands op_type dtype shapes",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
@@ -47,8 +48,9 @@ def test_kernels_have_the_means_of_their_launches(tmp_path):
         ("one block", 0.0, 0.01, 0.3),
         ("plain", None, None, None),
     ]
-    shapes = dict(analysis.shapes.select("kernel", "occupancy_share").iter_rows())
-    assert shapes["gemm"] == 0.5
+    columns = ("occupancy_share", "blocks_per_sm", "warps_per_sm")
+    (gemm,) = analysis.shapes.filter(pl.col("kernel") == "gemm").select(columns).rows()
+    assert gemm == (0.5, 1.75, 14.0)
 
 
 @needs_corpus

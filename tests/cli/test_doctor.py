@@ -24,6 +24,28 @@ def test_nobody_asked_for_profiling():
     assert "RBLN_PROFILER=1" in switch.advice
 
 
+@pytest.mark.parametrize(
+    ("asked", "writable", "advice"),
+    [(True, True, "unset PYTHONDONTWRITEBYTECODE"), (False, False, "-m compileall ")],
+)
+def test_modules_are_compiled_again_by_each_command(asked, writable, advice, monkeypatch, tmp_path):
+    """Nothing is compiled ahead and Python keeps none: asked not to, or not allowed to write."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", asked)
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: writable)
+    check = found({})["byte code"]
+    assert check.state is State.SLOW
+    assert "each command compiles its modules again" in check.found
+    assert advice in check.advice
+
+
+def test_byte_code_is_kept_or_will_be(monkeypatch, tmp_path):
+    """Python may write it, so the first command makes it."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    assert found({})["byte code"].state is State.OK
+
+
 def test_switched_on(tmp_path):
     """With the variable set, the settings that a program would get are shown."""
     checks = found({"RBLN_PROFILER": "1", "RBLN_PROFILER_DIR": str(tmp_path / "new")})

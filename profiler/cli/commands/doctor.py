@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+import profiler
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
@@ -114,6 +115,7 @@ class State(StrEnum):
 
     OK = "ok"
     OFF = "off"  # not a fault: profiling is not switched on
+    SLOW = "slow"  # works, but takes longer than it must
     PROBLEM = "problem"
 
 
@@ -176,6 +178,7 @@ def diagnose(environment: Mapping[str, str]) -> Report:
         importers={importer.name: importer.accepts for importer in importers()},
         checks=(
             _core(),
+            _byte_code(),
             _runtimes(of_backends),
             _hook_installed(),
             _hook_runs(),
@@ -263,6 +266,28 @@ def _core() -> Check:
         advice = "install profile-sd3 with pip, and do not start Python in its source folder"
         return Check(name, State.PROBLEM, f"cannot be loaded ({error})", advice)
     return Check(name, State.OK, str(core.__file__))
+
+
+def _byte_code() -> Check:
+    """Check that Python finds the compiled modules of this package, or may keep them."""
+    name, package = "byte code", Path(profiler.__file__).parent
+    sources = [package / "analysis" / "analyze.py", package / "cli" / "main.py"]
+    kept = all(Path(cache_from_source(str(source))).is_file() for source in sources)
+    if kept:
+        return Check(name, State.OK, "kept")
+    advice = "unset PYTHONDONTWRITEBYTECODE, or install without --no-compile"
+    if not sys.dont_write_bytecode:
+        if all(map(_can_be_kept, sources)):
+            return Check(name, State.OK, "kept from the first use of each module on")
+        advice = f"run `{sys.executable} -m compileall {package}` as a user who may write there"
+    found = "is not kept, so each command compiles its modules again, for over a second"
+    return Check(name, State.SLOW, found, advice)
+
+
+def _can_be_kept(source: Path) -> bool:
+    """Whether Python may write the byte code of a source."""
+    folders = Path(cache_from_source(str(source))).parents
+    return os.access(next(folder for folder in folders if folder.exists()), os.W_OK)
 
 
 def _runtimes(backends: Iterable[Packages]) -> Check:

@@ -107,6 +107,27 @@ def not_whole(place: Path, drops: Iterable[Drop]) -> Iterator[str]:
         yield f"not whole: {place}: {drop.where}: {worded_note(drop.detail)}"
 
 
+def as_host_work(source: Source) -> tuple[Source, list[str]]:
+    """Treat a Perfetto trace without a call of ours as one to import, with all slices as host work;
+    the second value is a line that says so. Any other run stays as it is."""
+    from profiler.importers.formats import PERFETTO
+    from profiler.tools.sources import Foreign, Kind, load_source
+    from profiler.tools.sources import Source as Given
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    place = source.place
+    if source.kind is not Kind.TRACE or (place.parent / MANIFEST_NAME).is_file():
+        return source, []
+    run = load_source(source)
+    if not run.calls.is_empty() or damaged_files(run):
+        return source, []
+    line = (
+        "all slices are taken for host work: name tracks of devices by --import device=REGEX (of "
+        "RBLN's profiler, use profile-sd3 import)"
+    )
+    return Given(source.path, Kind.FOREIGN, Foreign(PERFETTO, (source.path,))), [line]
+
+
 def load_calls(source: Source) -> Run:
     """Load a run, which may be damaged. Raises InputError if it has no call."""
     from profiler.tools.sources import load_source
@@ -158,18 +179,11 @@ def _damage(source: Source, drop: Drop) -> str:
 
 def _without_calls(source: Source) -> str:
     from profiler.tools.sources import Kind
-    from profiler.trace.manifest import MANIFEST_NAME
 
     place = source.place
     if source.kind is not Kind.TRACE:
         return f"{place} holds no call: the run ended before its first, record it again"
-    if (place.parent / MANIFEST_NAME).is_file():
-        return f"{place} holds no call of its run: give the whole bundle {place.parent}"
-    return (
-        f"{place} is a Perfetto trace but holds no profile-sd3 call: say which tracks are those of "
-        "devices (--import device=REGEX), look at its slices with "
-        f"profiler.load, or run `profile-sd3 import {place}` if RBLN's profiler wrote it"
-    )
+    return f"{place} holds no call of its run: give the whole bundle {place.parent}"
 
 
 def tell_failed(done: Sequence[Any], what: str, verb: str, noun: str = "") -> None:

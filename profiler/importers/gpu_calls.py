@@ -436,9 +436,10 @@ def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
 
 
 def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
-    """One call per process that had work, numbered by pid; a single call if the processes of work
-    are not known."""
-    pids = np.unique(work.pid)
+    """One call per process that had work, or of any if none had, numbered by pid; a single call if
+    the processes of work are not known."""
+    rows = work if len(work) else api
+    pids = np.unique(rows.pid)
     separate = len(pids) > 1 or bool((pids >= 0).all())
     launching = np.isin(np.arange(len(api)), launch)
     of_api = np.full(len(api), NO_CALL, dtype=np.int64)
@@ -448,7 +449,7 @@ def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
         # from its first launch to the return of its last call that launched or waited
         begins, ends = api.start[own & launching], api.end[own & (launching | api.waits)]
         if not len(begins):
-            begins, ends = work.start[work.pid == pid], work.end[work.pid == pid]
+            begins, ends = rows.start[rows.pid == pid], rows.end[rows.pid == pid]
         begin, end = int(begins.min()), int(ends.max())
         name = "run" if len(pids) == 1 else f"process_{number}"
         calls.append(call_at(0, name, begin, end - begin, ROOT_DEVICE, True))

@@ -406,10 +406,10 @@ def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Ite
 
 
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
-    """Fill `run` and return it. `recorded` has valid times, contains work, and is shifted in
-    place."""
+    """Fill `run` and return it. `recorded` has valid times, contains work if there is a device, and
+    is shifted in place."""
     recorded, placed, checked = _checked(recorded, machine.placed)
-    if not len(recorded.work):
+    if machine.placed.names and not len(recorded.work):
         raise InputError(
             f"{run.source} holds no kernel and no copy with a time that can be: its clock or "
             "its writer failed, record again"

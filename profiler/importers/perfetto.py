@@ -3,7 +3,8 @@
     import_trace(Path("app.pftrace"), Path("traces"), options={"device": r"GPU (\\d+)"})
 
 Slices on these tracks are work, and each track is a stream. All other slices are ranges of host
-threads; those with a flow to work are its launches. Nothing is inferred from names.
+threads; those with a flow to work are its launches. Nothing is inferred from names: without
+`device` all slices are the host's, its commands and the ranges that calls are taken from.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _LONGEST = 1000  # characters of a name that the expression is matched with
 
 def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBuilder:
     """Read one trace. `device` matches the tracks of devices, `submodules` are the names of slices
-    that are calls, separated by commas. Raises InputError if it cannot be read or no track
-    matches."""
+    that are calls, separated by commas. Raises InputError if it cannot be read, no track matches or
+    there is no slice."""
     trace = read_trace(path)
     number = _devices(path, trace, device)
     given = asked_for(submodules)
@@ -49,11 +50,11 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
     launch = np.full(len(trace.slices), _NONE, dtype=np.int64)
     leads = on_device[trace.flows[:, 1]] & ~on_device[trace.flows[:, 0]]
     launch[trace.flows[leads, 1]] = trace.flows[leads, 0]
-    launches = np.unique(launch[launch != _NONE])
+    launches = np.unique(launch[launch != _NONE]) if device else host_rows
     recorded = Recorded(
         work=_work(trace, work_rows, number, launch),
         api=_api(trace, launches),
-        marks=_marks(trace, np.setdiff1d(host_rows, launches), given),
+        marks=_marks(trace, np.setdiff1d(host_rows, launches) if device else host_rows, given),
         drops=tuple(
             drop
             for lost in trace.drops
@@ -63,6 +64,10 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
         ),
     ).timed(path.name)
     recorded.marks.check(path, given, "slice")
+    if not device and not len(recorded.api):
+        raise InputError(
+            f"{path} is a Perfetto trace without a slice that has an end: record again"
+        )
     codes, place = np.unique(recorded.work.device, return_inverse=True)
     names = tuple(f"gpu:{code}" for code in codes.tolist())
     machine = Machine(
@@ -82,7 +87,7 @@ def _devices(path: Path, trace: TraceColumns, device: str) -> Int64s:
         raise InputError(f"device={device!r} is no regular expression ({error})") from error
     matches = [pattern.search(_name(track)) if device else None for track in trace.tracks]
     number = [_NONE if one is None else _group(one) for one in matches]
-    if max(number, default=_NONE) == _NONE:
+    if device and max(number, default=_NONE) == _NONE:
         known = dict.fromkeys(_name(track) for track in trace.tracks if track.kind != "counter")
         named = ", ".join([*known][:_NAMED]) + (", …" if len(known) > _NAMED else "")
         raise InputError(

@@ -251,6 +251,25 @@ def test_any_perfetto_trace_is_read_if_the_user_says_what_devices_are(tmp_path):
     assert len(load(path).commands) == 21
 
 
+@pytest.mark.parametrize(("asked", "calls"), [("transformer", 1), ("launch", 10)])
+def test_without_a_device_all_slices_are_the_hosts(asked, calls, tmp_path):
+    """Calls are the slices that were named; what ran within one is in it, on its thread."""
+    path = write_perfetto(tmp_path)
+    run = load(import_trace(path, tmp_path / "out", options={"submodules": asked}))
+    assert run.calls["submodule"].cast(pl.String).to_list() == [asked] * calls
+    assert run.calls["duration_ns"].to_list() == [1_100_000 if calls == 1 else 2_000] * calls
+    assert len(run.commands) == 21
+    places = run.commands.select(pl.col("device", "category").cast(pl.String)).unique().rows()
+    assert places == [("cpu:0", "host")]
+
+
+def test_a_trace_without_a_slice_is_a_sentence(tmp_path):
+    path = tmp_path / "empty.pftrace"
+    path.write_bytes(b"\n\x02\x50\x01")
+    with pytest.raises(InputError, match=r"without a slice that has an end|no slice 'a'"):
+        import_trace(path, tmp_path / "out", options={"submodules": "a"})
+
+
 def test_a_track_that_is_not_there_is_named(tmp_path):
     path = write_perfetto(tmp_path)
     with pytest.raises(InputError, match=r"matches device='TPU': .* there are .*GPU queue 1"):

@@ -12,6 +12,7 @@ from profiler.cli import options as shared
 from profiler.cli import terminal
 from profiler.cli.main import complete_runs, complete_sections
 from profiler.cli.runs import (
+    as_host_work,
     check_whole,
     damage_line,
     exit_if_damaged,
@@ -133,7 +134,8 @@ def analyze(options: AnalyzeOptions) -> None:
             from profiler.report.build import first_screen, with_sections
             from profiler.tools.metrics import summarize_analysis
 
-            source = imports.ready(found[0].newest)
+            source, of_host = as_host_work(found[0].newest)
+            source = imports.ready(source)
             if not options.no_html:
                 from profiler.report.html.library import Packing
 
@@ -152,7 +154,7 @@ def analyze(options: AnalyzeOptions) -> None:
             whole = cache(partial(with_sections, report, shown))
             if not options.as_recorded:
                 summarize_analysis(analysis, source)
-            notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
+            notes = [*of_bases, *of_host, *other_runs(found[0]), *beside(run.info)]
             if comparison is None and options.against and not of_bases:
                 notes.insert(0, "not compared: files of this run are damaged")
         # The text first: the page takes longer.

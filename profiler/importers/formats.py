@@ -565,11 +565,28 @@ def is_xplane_view(head: bytes) -> bool:
     return text[:1] == b"{" and b'"process_name"' in text and bool(_PLANE_NAME.search(text))
 
 
+def newest_profile(folder: Path) -> list[Path]:
+    """The XSpaces of the newest profile in a folder of logs (`plugins/profile/DATE`), one per host,
+    or their views; empty if there is none."""
+    for profile in sorted(folder.glob("plugins/profile/*"), reverse=True):
+        for names in ("*.xplane.pb", "*.trace.json.gz"):
+            if found := sorted(profile.glob(names)):
+                return found
+    return []
+
+
+def _is_xplane(path: Path, head: bytes) -> bool:
+    if path.is_dir():
+        return bool(newest_profile(path))
+    return _FIRST_PLANE.match(head) is not None or is_xplane_view(head)
+
+
 XPLANE = Importer(
     name="xplane",
     title="XPlane",
-    accepts="an XSpace of XLA's profiler (*.xplane.pb), or the view of one (*.trace.json.gz)",
-    recognises=lambda _path, head: _FIRST_PLANE.match(head) is not None or is_xplane_view(head),
+    accepts="an XSpace of XLA's profiler (*.xplane.pb), the view of one (*.trace.json.gz), or the "
+    "folder of logs with it",
+    recognises=_is_xplane,
     read=reader(_PACKAGE, reads="xplane:read_run"),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
     seen="those of JAX on TPU v6 Lite and MI300X",

@@ -22,7 +22,7 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component, stages
-from profiler.importers.formats import XPLANE, is_xplane_view
+from profiler.importers.formats import XPLANE, is_xplane_view, newest_profile
 from profiler.importers.importer import head_of, only_path
 from profiler.importers.xplane_planes import (
     COMPILED,
@@ -301,8 +301,16 @@ class _Found:
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
-    """Read one file. Raises InputError if it cannot be read or has no device work."""
+    """Read one file, or the newest profile in a folder of logs. Raises InputError if it cannot be
+    read, has no device work or is of several hosts."""
     path = only_path(paths, XPLANE.accepts)
+    if path.is_dir():
+        path, *others = newest_profile(path)
+        if others:
+            raise InputError(
+                f"{paths[0]} has a profile of {len(others) + 1} hosts: give one of their files "
+                f"(such as {path})"
+            )
     space = (read_view if is_xplane_view(head_of(path)) else read_space)(path)
     found = _Found()
     for plane in space.planes:

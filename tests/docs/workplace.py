@@ -406,6 +406,11 @@ def _xspace(_: Workplace, made: Path) -> None:
     made.write_bytes(space(plane("/device:TPU:0", lines)))
 
 
+def _xla_logs(workplace: Workplace, made: Path) -> None:
+    """A folder of logs with one profile."""
+    _xspace(workplace, made / "plugins" / "profile" / "2026_01_02_10_00_00" / "host.xplane.pb")
+
+
 def _openvino_counters(_: Workplace, made: Path) -> None:
     made.parent.mkdir(parents=True, exist_ok=True)
     made.write_text("\n".join((COUNTERS_HEADER, *COUNTERS, COUNTERS_TOTAL)), encoding="utf-8")
@@ -519,6 +524,7 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "unet_2026-05-01_10-12-12_301.json": _ort_profile,
     "unet.profile.json": _tensorrt_profile,
     "host.xplane.pb": _xspace,
+    "jax_logs/": _xla_logs,
     "host_123_ascend_pt/": _ascend,
     "ascend_job/": _ascend_job,
     "mindstudio_profiler_output/": _msprof,

@@ -150,6 +150,23 @@ def test_a_module_is_a_call_and_an_operation_a_command(tmp_path):
     assert not run.drops
 
 
+def test_the_newest_profile_of_a_folder_of_logs_is_read(tmp_path):
+    """What jax.profiler.trace was given: the view beside an XSpace is left alone; several hosts are
+    a sentence."""
+    profiles = tmp_path / "logs" / "plugins" / "profile"
+    older = tpu(modules=MODULES[:1])
+    for date, events in (("2026_01_01_10_00_00", older), ("2026_01_02_10_00_00", tpu())):
+        folder = profiles / date
+        folder.mkdir(parents=True)
+        (folder / "host.xplane.pb").write_bytes(space(events, TASK))
+        (folder / "host.trace.json.gz").write_bytes(b"")
+    run = load(import_trace(tmp_path / "logs", tmp_path / "out"))
+    assert run.calls["submodule"].cast(pl.String).to_list() == ["vae", "jit_step"]
+    (profiles / "2026_01_02_10_00_00" / "other.xplane.pb").write_bytes(space(tpu(), TASK))
+    with pytest.raises(InputError, match="has a profile of 2 hosts: give one of their files"):
+        import_trace(tmp_path / "logs", tmp_path / "out")
+
+
 def test_what_is_in_flight_is_never_busy(tmp_path):
     """An asynchronous copy lies on a track of its own, over what the device does."""
     flight = [E("%copy-start = f32[4]", 0, 9 * US, {"hlo_op": "copy-done"}, "async-copy")]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import json
 
 import numpy as np
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.importers import import_trace
 from profiler.tools.sources import load
-from tests.corpus import SD35, needs_corpus
+from tests.corpus import CORPUS, SD35, needs_corpus
 
 from .traces import calls
 
+_WORK = ("kernel", "memcpy", "memset")
 TRACELENS = "sd35_mi300x.tracelens_"
 
 pytestmark = needs_corpus
@@ -133,3 +137,32 @@ def test_the_decoder_runs_on_after_its_call_returned(run, work):
     kernels = work.filter(pl.col("call") == vae["call"])
     assert kernels["start_ns"].max() > vae["start_ns"] + vae["duration_ns"]
     assert kernels["duration_ns"].sum() > 4 * vae["duration_ns"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels", "busy"),
+    [
+        ("switch_moe_a100", 524, 621.729),
+        ("switch_moe_a100_launch_bound", 574, 12.054),
+        ("kineto_autograd_api_2021.pt.trace", 10_133, 979.604),
+        ("kineto_array_form_2020.pt.trace", 9_927, 649.472),  # a bare list of events
+        ("kineto_tb_gpu_metrics", 32, 0.050),
+        ("switch_moe_cpu", 0, 0.0),
+    ],
+)
+def test_public_traces_have_the_busy_time_of_their_text(name, kernels, busy, tmp_path):
+    """Work of devices and the union of its times, by a loop over the JSON and by the corpus' own
+    list; what was launched before the recording is beside the busy time."""
+    path = CORPUS / "wild" / f"{name}.json.gz"
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    events = document if isinstance(document, list) else document["traceEvents"]
+    work = [one for one in events if one.get("cat", "").lower().removeprefix("gpu_") in _WORK]
+    total = reach = 0.0
+    for start, length in sorted((one["ts"], one["dur"]) for one in work if one["ph"] == "X"):
+        total += max(start + length - max(start, reach), 0)
+        reach = max(reach, start + length)
+    assert (len(work), round(total / 1000, 3)) == (kernels, busy)
+    devices = analyze(load(import_trace(path, tmp_path))).devices
+    found = devices.select(pl.col("busy_ns") + pl.col("before_after_ns"))
+    on_device = found.filter(~devices["device"].cast(pl.String).str.starts_with("cpu"))
+    assert float(on_device.sum().item()) / 1e6 == pytest.approx(busy, abs=1e-3)

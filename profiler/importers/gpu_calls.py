@@ -317,13 +317,13 @@ class Marks:
                 f"{path} has no {what} {missing[0]!r}: give names of ranges that are there"
             )
 
-    def ranges(self, texts: Bools, codes: Int64s) -> Ranges:
-        """The ranges with marked texts, of one domain per process, nested by thread. `row` is the
-        range's row, the thread its index in the sorted global ids `codes`."""
+    def ranges(self, texts: Bools, codes: Int64s, *, nested: bool = True) -> Ranges:
+        """The ranges with marked texts, of one domain per process, by thread, and `nested` if
+        asked. `row` is the range's row, the thread its index in the sorted global ids `codes`."""
         rows = np.flatnonzero(texts[self.text]) if len(self) else np.zeros(0, dtype=np.int64)
         rows = self._of_one_domain(rows[np.isin(self.thread[rows], codes)])
         thread = np.searchsorted(codes, self.thread[rows]).astype(np.int32)
-        return Ranges.of(rows, thread, self.start[rows], self.end[rows])
+        return Ranges.of(rows, thread, self.start[rows], self.end[rows], nested=nested)
 
     def _of_one_domain(self, rows: Int64s) -> Int64s:
         """The given rows of one domain per process: the default domain, else the one with most

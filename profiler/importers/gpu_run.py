@@ -258,8 +258,10 @@ def _sorts(
 
     def around(texts: Bools) -> Int64s:
         """The innermost range with a marked text around each launch, -1 for none."""
-        ranges, found = marks.ranges(texts, threads), np.full(len(launch), -1, dtype=np.int64)
-        found[launched] = np.append(ranges.row, -1)[ranges.innermost(thread, start)]
+        ranges = marks.ranges(texts, threads, nested=False)
+        found = np.full(len(launch), -1, dtype=np.int64)
+        at = ranges.innermost(thread, start)
+        found[launched] = np.where(at >= 0, ranges.row[at], -1) if len(ranges) else -1
         return found
 
     row = around(marks.operators)

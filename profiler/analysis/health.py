@@ -587,6 +587,21 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
         yield Fact(said("See"), "docs/trust.md")
 
 
+def as_recorded_facts(run: Run) -> Iterator[Fact]:
+    """The first screen's line that lengths are those of the file, if any was restored."""
+    rows = run.commands.filter(pl.col("recorded_ns") == pl.col("duration_ns"))
+    if len(rows):
+        corrected = sum(one.duration_ns for one in run.info.shortened)
+        excess = int(rows["recorded_ns"].sum()) - corrected
+        value = said(
+            "{commands} with the lengths of the file, {excess} too long in all: figures are not "
+            "corrected",
+            commands=counted(len(rows), "command"),
+            excess=duration(excess),
+        )
+        yield Fact(said("As recorded"), value, alert=True)
+
+
 def is_sound(notes: tuple[HealthNote, ...]) -> bool:
     """Whether no rule of the check counted anything. Front ends, and traces of devices alone, are
     no damage."""

@@ -132,6 +132,7 @@ def analyze(options: AnalyzeOptions) -> None:
             from profiler.analysis.overview import extent
             from profiler.analysis.result import ReportInput
             from profiler.report.build import first_screen, with_sections
+            from profiler.run.health import as_recorded
             from profiler.tools.metrics import summarize_analysis
 
             source, of_host = as_host_work(found[0].newest)

@@ -32,9 +32,9 @@ NEVER = 1 << 62
 KERNEL, GRAPH, OTHER = range(3)
 """What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
 
-_LAUNCH = re.compile(
-    r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))"
-)
+LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:(?:Ext|Module)*Launch(?:Cooperative)?Kernel|(GraphLaunch))")
+"""Names of calls that must have work; group 1 is that of a graph's."""
+
 _EXTENDED = re.compile("(?:cuda|cu)LaunchKernelEx")  # with attributes, which may make it dependent
 _DEVICE_SYNC = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 _CAPTURES = re.compile(r"\w*Stream(?:(Begin)|End)Capture")
@@ -114,7 +114,7 @@ def host_calls(
     """Return the launches and synchronizations among calls of a runtime; `name` indexes `names`."""
     launch, wait, capture, extended = (
         [pattern.match(text) for text in names]
-        for pattern in (_LAUNCH, _DEVICE_SYNC, _CAPTURES, _EXTENDED)
+        for pattern in (LAUNCH, _DEVICE_SYNC, _CAPTURES, _EXTENDED)
     )
     kinds = [OTHER if one is None else GRAPH if one[1] else KERNEL for one in launch]
     marks = [0 if one is None else 1 if one[1] else -1 for one in capture]

@@ -41,6 +41,7 @@ from profiler.kineto.operators import (
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Track
+from profiler.trace.runtime_calls import LAUNCH
 
 # --- The events of one torch.profiler session, as columns: from the trace that Kineto writes.
 
@@ -492,7 +493,6 @@ def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
 _GRAPH_KEY = re.compile(r"## Call CompiledFxGraph (\w+) ##")
 _ON_PACKED = "quantized::linear"  # of weights that are not tensors
 _SHORTEST_GAP_NS = 1_000  # between two operators of generated code
-_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|GraphLaunch|Memcpy|Memset")
 _WAIT = re.compile(r"Synchronize")
 _CAPTURE = re.compile(r"Stream(Begin|End)Capture")  # of a CUDA graph: launches run nothing then
 _DEVICE_WORK = (Activity.KERNEL, Activity.MEMCPY, Activity.MEMSET)
@@ -509,8 +509,8 @@ class CallCommands:
 
     `start_ns` and `end_ns` are the range around the invocation, `events` the number of host events
     in it. `total_ns` is the time of its operators or device work, `attributed_ns` the part with a
-    module inside the submodule. `dropped` counts launches whose work is missing, `unfinished`
-    events without an end.
+    module inside the submodule. `dropped` counts launches of kernels and graphs without work,
+    `unfinished` events without an end.
     """
 
     start_ns: int
@@ -666,7 +666,7 @@ class _Finder:
         name = self._events.names[row]
         if _WAIT.search(name):
             self._add_runtime(place, row, " sync", "sync")
-        elif _LAUNCH.search(name) and not captured:
+        elif LAUNCH.match(name) and not captured:
             self._commands[self._ranges.call[place]].dropped += 1
 
     def _add_runtime(self, place: int, row: int, suffix: str, category: str) -> int:

@@ -450,6 +450,7 @@ def test_launches_without_their_work_are_counted():
     line.runtime("cudaLaunchKernel", 100, 110, 5)
     line.runtime("cudaLaunchKernel", 200, 210, 6)
     line.runtime("cudaMalloc", 300, 310, 7)
+    line.runtime("cudaMemsetAsync", 320, 330, 8)  # of no bytes, perhaps
     line.device(Activity.KERNEL, "gemm", 400, 500, 5)
     assert line.found()[7].dropped == 1
 

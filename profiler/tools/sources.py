@@ -32,6 +32,7 @@ from profiler.analysis.device_profiles import find_profiles, read_profiles
 from profiler.analysis.memory import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
+from profiler.run.health import checked
 from profiler.run.load import load_bundle, load_trace
 from profiler.run.run import Run, is_parquet_run, read_parquet
 from profiler.text import name_list
@@ -345,12 +346,10 @@ def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
 
 
 def load_source(source: Source) -> Run:
-    """Load the run of a source that is not foreign. Raises InputError if it cannot be read."""
-    if source.kind is Kind.TRACE:
-        return load_trace(source.path)
-    if source.kind is Kind.PARQUET:
-        return read_parquet(source.path)
-    return load_bundle(source.path)
+    """Load the run of a source that is not foreign, and check it if it was not checked yet. Raises
+    InputError if it cannot be read."""
+    load = {Kind.TRACE: load_trace, Kind.PARQUET: read_parquet}.get(source.kind, load_bundle)
+    return checked(load(source.path))
 
 
 # --- `profiler.analyze`: from a path or a run to an `Analysis`, for scripts and notebooks.

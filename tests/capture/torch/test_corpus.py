@@ -19,6 +19,7 @@ from profiler.importers import import_trace
 from profiler.kineto.arguments import Args, Arguments
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
+from profiler.trace import ROOT_DEVICE, BundleWriter, Call, CommandBuilder, RunInfo
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 ALEXNET = CORPUS / "hta" / "benchmark_result_2869224_1695835535_trace.json.gz"
@@ -197,6 +198,56 @@ def test_kernels_lead_back_to_their_launches(sd35):
         assert launch[2:4] == ("cpu:0 CPU thread 1 launches", "host")
         assert launch[0].startswith("hip")
         assert launch[4] <= work[4]
+
+
+@pytest.fixture
+def captured(imported, sd35, tmp_path):
+    """Writes the calls as capture does, after a change to their commands, and loads the run."""
+
+    def load_changed(change):
+        with BundleWriter.create(tmp_path, "run") as bundle:
+            for row in imported.calls.rows(named=True):
+                place = (row["submodule"], row["stage"], row["branch"] or "", row["step"])
+                times = (row["start_ns"], row["duration_ns"])
+                columns = sd35[row["call"]].build()
+                change(columns)
+                bundle.write_call(Call(row["call"], *place, "cuda:2", *times, True), columns)
+            bundle.write_host((), CommandBuilder().build(), ROOT_DEVICE)
+            return load(bundle.finish(RunInfo(producer="capture")))
+
+    return load_changed
+
+
+_ON_GPU = pl.col("device").cast(str) == "cuda:2"
+
+
+def _busy_ns(run):
+    return run.commands.filter(_ON_GPU)["duration_ns"].sum()
+
+
+def test_a_captured_run_is_checked_when_it_is_loaded(captured):
+    """Kernels of 4 to 900 us. In each call one is said to take 1.6 s more: it gets the length of
+    its peers, or ends where the next one starts. A clock 1 ms ahead is put back to 25 us."""
+
+    def longer(columns):
+        row = int(np.flatnonzero(columns.kernel > 0)[len(columns) // 4])
+        columns.duration_ns[row] += 1_600_000_000
+
+    def ahead(columns):
+        columns.start_ns[columns.kernel > 0] -= 1_000_000
+
+    twin = captured(lambda columns: None)
+    assert twin.info.health == ()
+    damaged = captured(longer)
+    assert {note.rule for note in damaged.info.health} == {"overrun"}
+    assert len(damaged.info.shortened) == len(twin.calls)
+    assert _busy_ns(damaged) == pytest.approx(_busy_ns(twin), rel=0.01)
+    shifted = captured(ahead)
+    assert [(note.rule, note.action) for note in shifted.info.health] == [("clock", "shifted")]
+    starts = [run.commands.filter(_ON_GPU)["start_ns"].sort() for run in (shifted, twin)]
+    off = starts[0] - starts[1]
+    assert off.n_unique() == 1
+    assert abs(off[0]) < 25_000
 
 
 def test_copies_and_waits_of_a_cuda_run():

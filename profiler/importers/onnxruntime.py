@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from profiler.kineto.operators import kernel_name, queue
 from profiler.ort_profiles import (
     EVENT_CAP,
     KNOWN,
+    NO_THREAD,
     CommandTable,
     KernelEvent,
     NodeColumns,
@@ -47,7 +48,10 @@ from profiler.ort_profiles import (
     ProfiledRun,
     Unread,
     device_of_provider,
+    in_turn,
+    once,
     read_profile,
+    without_misfits,
 )
 from profiler.trace.columns import CommandColumns, Int64s
 from profiler.trace.events import (
@@ -98,7 +102,6 @@ def launches(provider: str) -> bool:
 _SLACK = 2_000  # ns: starts and durations are cut to whole µs
 _ENDS = re.compile(r"(Host|Device)(?:Array)?To(Host|Device)")  # the ends of a copy
 _COPY = re.compile(r"Mem(cpy|set)")
-_NO_THREAD = 0
 _NEVER = 1 << 62
 _TOGETHER = 64  # overlapping runs that are searched
 _NO_TRACK = Track("", "", "other")
@@ -205,7 +208,7 @@ class _Placing:
         of_kernels = NodeColumns(
             kinds=self._kinds,
             kind=np.fromiter(self._codes_of(number), dtype=np.int32),
-            thread=np.full(len(rows), _NO_THREAD),
+            thread=np.full(len(rows), NO_THREAD),
             start_ns=np.array([kernel.start_ns for kernel, *_ in rows]),
             duration_ns=np.array([kernel.duration_ns for kernel, *_ in rows]),
             arena_bytes=np.full(len(rows), UNKNOWN),
@@ -376,10 +379,10 @@ def _read(path: Path) -> Session:
             begin = int(begun.timestamp()) * _SECOND
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
-    once = _once(read)
-    twice = sum(len(run.nodes) for run in read) - sum(len(run.nodes) for run in once)
-    in_turn, longer = _in_turn(once)
-    runs = _named([_without_misfits(run) for run in in_turn])
+    single = once(read)
+    twice = sum(len(run.nodes) for run in read) - sum(len(run.nodes) for run in single)
+    ordered, longer = in_turn(single)
+    runs = _named([without_misfits(run) for run in ordered])
     launched = add_kernels(
         runs, unread.kernels, lambda one: device_of(one) if launches(one) else ""
     )
@@ -389,70 +392,6 @@ def _read(path: Path) -> Session:
 
 def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".json")
-
-
-def _once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
-    """The runs without duplicates. A thread starts a node, or a run, once at a time and not again
-    before it ended."""
-    seen: set[tuple[int, int, int]] = set()
-    found = []
-    for run in runs:
-        when = run.thread, run.start_ns, run.duration_ns
-        if run.duration_ns > 0 and when in seen:
-            continue
-        seen.add(when)
-        nodes = run.nodes
-        if (np.diff(nodes.start_ns) > 0).all():
-            found.append(run)
-            continue
-        columns = np.stack((nodes.kind, nodes.thread, nodes.start_ns, nodes.duration_ns))
-        _, first = np.unique(columns, axis=1, return_index=True)
-        kept = nodes.duration_ns <= 0
-        kept[first] = True
-        found.append(run if kept.all() else replace(run, nodes=nodes.rows(kept)))
-    return found
-
-
-def _in_turn(runs: Sequence[ProfiledRun]) -> tuple[list[ProfiledRun], int]:
-    """The runs, of which a thread has one at a time, and how many are recorded as running past the
-    next one's start: these end with their last node."""
-    found, longer = list(runs), 0
-    order = sorted(range(len(runs)), key=lambda one: (runs[one].thread, runs[one].start_ns))
-    for one, following in pairwise(order):
-        run, after = runs[one], runs[following]
-        if run.thread != after.thread or run.thread == _NO_THREAD:
-            continue
-        if run.end_ns > after.start_ns + _SLACK:
-            ended = int((run.nodes.start_ns + run.nodes.duration_ns).max(initial=run.start_ns))
-            duration_ns = min(ended, after.start_ns) - run.start_ns
-            found[one], longer = replace(run, duration_ns=duration_ns), longer + 1
-    return found, longer
-
-
-def _without_misfits(run: ProfiledRun) -> ProfiledRun:
-    """The run with nodes that do not fit among its `misfits`: a thread runs one node at a time, or
-    one inside another, as those of a loop's body. Of two that cross, the longer one is wrong."""
-    nodes = run.nodes
-    end = nodes.start_ns + nodes.duration_ns
-    order = np.lexsort((-end, nodes.start_ns, nodes.thread))
-    thread, start, end = (column[order] for column in (nodes.thread, nodes.start_ns, end))
-    if not ((thread[1:] == thread[:-1]) & (start[1:] + _SLACK < end[:-1])).any():
-        return run
-    misfit = np.zeros(len(order), dtype=np.bool_)
-    around: list[tuple[int, int, int, int]] = []  # what a node lies in, outermost first
-    columns = (column.tolist() for column in (thread, start, end, order))
-    for on, begin, until, row in zip(*columns, strict=True):
-        while around and (around[-1][0] != on or around[-1][2] <= begin + _SLACK):
-            around.pop()
-        while around and around[-1][2] < until - _SLACK and not misfit[row]:
-            _, begun, ended, other = around[-1]
-            if ended - begun >= until - begin:
-                around.pop()
-            misfit[other if ended - begun >= until - begin else row] = True
-        if not misfit[row]:
-            around.append((on, begin, until, row))
-    misfits = NodeColumns.joined([run.misfits, nodes.rows(misfit)])
-    return replace(run, nodes=nodes.rows(~misfit), misfits=misfits)
 
 
 def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:

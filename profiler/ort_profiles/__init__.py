@@ -15,8 +15,8 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -655,6 +655,76 @@ def _cut(
     placed, misfits = nodes.rows(inside), nodes.rows(beyond)
     cut = ProfiledRun(start, end - start, run.thread, placed, mixed, misfits=misfits)
     return cut, waiting[~own]
+
+
+# --- Runs and nodes that no thread can have run: a profile's check, for capture and importers.
+
+
+NO_THREAD = 0  # of runs whose thread is not known
+
+
+def once(runs: Sequence[ProfiledRun]) -> list[ProfiledRun]:
+    """The runs without duplicates. A thread starts a node, or a run, once at a time and not again
+    before it ended."""
+    seen: set[tuple[int, int, int]] = set()
+    found = []
+    for run in runs:
+        when = run.thread, run.start_ns, run.duration_ns
+        if run.duration_ns > 0 and when in seen:
+            continue
+        seen.add(when)
+        nodes = run.nodes
+        if (np.diff(nodes.start_ns) > 0).all():
+            found.append(run)
+            continue
+        columns = np.stack((nodes.kind, nodes.thread, nodes.start_ns, nodes.duration_ns))
+        _, first = np.unique(columns, axis=1, return_index=True)
+        kept = nodes.duration_ns <= 0
+        kept[first] = True
+        found.append(run if kept.all() else replace(run, nodes=nodes.rows(kept)))
+    return found
+
+
+def in_turn(runs: Sequence[ProfiledRun]) -> tuple[list[ProfiledRun], int]:
+    """The runs, of which a thread has one at a time, and how many are recorded as running past the
+    next one's start: these end with their last node."""
+    found, longer = list(runs), 0
+    order = sorted(range(len(runs)), key=lambda one: (runs[one].thread, runs[one].start_ns))
+    for one, following in pairwise(order):
+        run, after = runs[one], runs[following]
+        if run.thread != after.thread or run.thread == NO_THREAD:
+            continue
+        if run.end_ns > after.start_ns + _SLACK:
+            ended = int((run.nodes.start_ns + run.nodes.duration_ns).max(initial=run.start_ns))
+            duration_ns = min(ended, after.start_ns) - run.start_ns
+            found[one], longer = replace(run, duration_ns=duration_ns), longer + 1
+    return found, longer
+
+
+def without_misfits(run: ProfiledRun) -> ProfiledRun:
+    """The run with nodes that do not fit among its `misfits`: a thread runs one node at a time, or
+    one inside another, as those of a loop's body. Of two that cross, the longer one is wrong."""
+    nodes = run.nodes
+    end = nodes.start_ns + nodes.duration_ns
+    order = np.lexsort((-end, nodes.start_ns, nodes.thread))
+    thread, start, end = (column[order] for column in (nodes.thread, nodes.start_ns, end))
+    if not ((thread[1:] == thread[:-1]) & (start[1:] + _SLACK < end[:-1])).any():
+        return run
+    misfit = np.zeros(len(order), dtype=np.bool_)
+    around: list[tuple[int, int, int, int]] = []  # what a node lies in, outermost first
+    columns = (column.tolist() for column in (thread, start, end, order))
+    for on, begin, until, row in zip(*columns, strict=True):
+        while around and (around[-1][0] != on or around[-1][2] <= begin + _SLACK):
+            around.pop()
+        while around and around[-1][2] < until - _SLACK and not misfit[row]:
+            _, begun, ended, other = around[-1]
+            if ended - begun >= until - begin:
+                around.pop()
+            misfit[other if ended - begun >= until - begin else row] = True
+        if not misfit[row]:
+            around.append((on, begin, until, row))
+    misfits = NodeColumns.joined([run.misfits, nodes.rows(misfit)])
+    return replace(run, nodes=nodes.rows(~misfit), misfits=misfits)
 
 
 # --- The devices of ONNX Runtime's execution providers.

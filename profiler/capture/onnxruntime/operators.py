@@ -68,6 +68,7 @@ from profiler.ort_profiles import (
     device_of_provider,
     devices_of_session,
     read_profile,
+    without_misfits,
 )
 from profiler.plugins import let_pass
 from profiler.text import Note
@@ -471,6 +472,7 @@ class ProfileConverter:
     def _cut(self, segment: Segment, file: Path, layers: LayerMap) -> Iterator[OperatorTrace]:
         known: Commands | None = None
         lost = {DropReason.NO_SESSION_RUN: 0, DropReason.RUNS_MIXED: 0}
+        misfits = 0
         for call in place_runs(self._read(file), segment.noted):
             invocation = call.invocation
             if not call.traced or not invocation.recorded or invocation.index < 0:
@@ -480,6 +482,7 @@ class ProfileConverter:
                 continue
             for run in call.runs:
                 layers = layers.knowing(run.nodes.each())
+            misfits += sum(len(run.misfits) for run in call.runs)
             nodes = call.nodes
             self._events += len(nodes) + EVENTS_BESIDE_NODES * len(call.runs)
             self._gaps = sum(map(gaps_between, (run.nodes for run in call.runs)), start=self._gaps)
@@ -495,9 +498,12 @@ class ProfileConverter:
         for reason, count in lost.items():
             if count:
                 self.lose(DropKind.UNTRACED_CALL, count, "calls", Note.of(reason))
+        if misfits:
+            detail = Note.of(DropReason.NODES_OF_NO_RUN)
+            self.lose(DropKind.DROPPED_EVENTS, misfits, "commands", detail)
 
     def _read(self, file: Path) -> Iterator[ProfiledRun]:
-        for run in read_profile(file):
+        for run in map(without_misfits, read_profile(file)):
             if run.dropped:
                 detail = Note.of(DropReason.PROFILE_FULL)
                 self.lose(DropKind.DROPPED_EVENTS, run.dropped, "events", detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -257,6 +258,24 @@ def test_the_cost_of_an_event_is_measured(monkeypatch):
     found = operators.onnx_event_cost(Gaps(3, 12_000))
     assert found is None or 0 < found.ns < 1_000_000
     assert found is None or found.low_ns <= found.ns <= found.high_ns
+
+
+def test_a_node_longer_than_its_run_is_lost_and_counted(pipeline, run, tmp_path, monkeypatch):
+    """One node of the transformer's profile is said to take 10 s: all others are there."""
+    real = operators.read_profile
+
+    def damaged(path):
+        text = path.read_text()
+        if len(text.splitlines()) > 1_000:  # the transformer's
+            node = re.search(r'"dur" ?: ?\d+(?=[^\n]*_kernel_time)', text)
+            path.write_text(f'{text[: node.start()]}"dur":10000000{text[node.end() :]}')
+        return real(path)
+
+    monkeypatch.setattr(operators, "read_profile", damaged)
+    found = profiled(pipeline, tmp_path)
+    (drop,) = found.drops
+    assert (drop.kind, drop.where, drop.count) == ("dropped_events", "transformer", 1)
+    assert len(found.commands) == len(run.commands) - 1
 
 
 def event(name, cat, ts, dur, **args):

@@ -408,10 +408,10 @@ def _template(note: HealthNote) -> Said:
     rule, of_host = note.rule, note.device == ROOT_DEVICE
     if rule is HealthRule.UNFINISHED and of_host:
         return said("{events} of the host began and never ended; they are in no figure")
-    if rule is HealthRule.NO_TIME and of_host:
-        return said("{events} of the host without a time (0); they are in no figure")
-    if rule is HealthRule.NO_TIME and note.worst_ns:
-        return said("{kernels} on {device} {time} away from all else; {effect}")
+    if rule is HealthRule.NO_TIME and (of_host or note.worst_ns):
+        of_device = said("{kernels} on {device} {time} away from all else; {effect}")
+        of_events = said("{events} of the host without a time (0); they are in no figure")
+        return of_events if of_host else of_device
     if rule is HealthRule.LOST and note.share <= _DOUBTFUL:
         return said(
             "{count} of {total} launches on {device} have no kernel in the trace; times of calls "
@@ -422,6 +422,11 @@ def _template(note: HealthNote) -> Said:
             "the clock of {device} runs at another rate than the host's, and {count} of {total} "
             "kernels began before their launch: shifted by {shift}, which is right at one moment "
             "only; what {device} waited for is not known"
+        )
+    if rule is HealthRule.DRIFT and ":" not in note.device:  # a rank
+        return said(
+            "the clock of {device} gains or loses {rate} µs a second against the job's: put right "
+            "by {count} collectives"
         )
     known = _SENTENCES[rule]
     return known.of_action.get(note.action, known.text)

@@ -41,6 +41,9 @@ from profiler.trace.manifest_fields import (
     Collective,
     Coverage,
     Device,
+    HealthAction,
+    HealthNote,
+    HealthRule,
     Job,
     MatchedBy,
     Rank,
@@ -240,12 +243,33 @@ def _merged(infos: Sequence[RunInfo], run: JobRun) -> RunInfo:
         clocks=structs.replace(first.clocks, aligned=False if unaligned else None),
         host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
         drops=(*every("drops"), *job_drops(job, of_rank)),
-        health=tuple(health),
+        health=(*health, *_drifting(job)),
         shortened=tuple(every("shortened")),
         occupancy=tuple(every("occupancy")),
         workless=tuple(sorted(every("workless"))),
         job=job,
     )
+
+
+_MOST_PPM, _LONG_NS = 100, 300_000_000  # clocks of one job: healthy ones stay below 29
+
+
+def _drifting(job: Job) -> Iterator[HealthNote]:
+    """Yield a note of each rank whose clock drifts more than clocks do. Its collectives put its
+    times right."""
+    for rank in job.ranks:
+        if abs(rank.drift_ppm) <= _MOST_PPM:
+            continue
+        begun = [start for one in job.collectives for of, start in one.members if of == rank.rank]
+        if max(begun, default=0) - min(begun, default=0) >= _LONG_NS:
+            yield HealthNote(
+                rule=HealthRule.DRIFT,
+                device=_on_rank(rank.rank, ""),
+                count=rank.pairs,
+                total=rank.pairs + rank.left_out,
+                share=rank.drift_ppm / 1e6,
+                action=HealthAction.SHIFTED,
+            )
 
 
 def _submodules(infos: Sequence[RunInfo]) -> dict[str, Submodule]:

@@ -68,12 +68,17 @@ grids of kernels, which only the imported file has."""
 def checked(run: Run) -> Run:
     """`run` with corrected times, without impossible commands and with notes, unless its manifest
     has notes of a check. A recording in which a check found nothing has nothing to find again."""
-    if run.info.health:
+    if any(not _is_of_job(note) for note in run.info.health):
         return run
     work = _streams_of(run)
     if work is not None and work.is_doubtful():
         run = work.checked()
     return _without_lost_calls(run)
+
+
+def _is_of_job(note: HealthNote) -> bool:
+    """Whether a note is of the clocks of ranks, which are looked at when these are put together."""
+    return note.rule is HealthRule.DRIFT and ":" not in note.device
 
 
 def as_recorded(run: Run) -> Run:
@@ -403,7 +408,7 @@ class _Streams:
         there = commands[rows[shorter]].select(Shortened.__struct_fields__).rows(named=True)
         info = structs.replace(
             run.info,
-            health=notes,
+            health=(*run.info.health, *notes),
             shortened=(*run.info.shortened, *(Shortened(**one) for one in there)),
             workless=tuple(sorted({*run.info.workless, *self._workless(found.kept)})),
         )

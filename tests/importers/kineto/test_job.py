@@ -63,6 +63,29 @@ def test_drifts_of_clocks_are_found(tmp_path):
     assert begins["start_ns"].to_list() == pytest.approx(true, abs=2 * job.jitter_ns + _NEAR_NS)
 
 
+def test_a_clock_that_drifts_beyond_what_clocks_do_is_put_right_and_noted(tmp_path):
+    """300 µs a second over two seconds: clocks keep within 30. The twin's are as good as any."""
+    job = Job(drifts=(0.0, 300e-6, 0.0, -5e-6), rounds=200, jitter_ns=2_000)
+    run = _loaded(job, tmp_path)
+    (note,) = run.info.health
+    assert (note.rule, note.device, note.count, note.action) == ("drift", "rank1", 200, "shifted")
+    assert note.share * 1e6 == pytest.approx(-300, abs=1)
+    begins = run.commands.filter(pl.col("category") == "collective").sort("rank", "start_ns")
+    true = [job.true_begin_ns(number, rank) for rank in range(4) for number in range(200)]
+    assert begins["start_ns"].to_list() == pytest.approx(true, abs=2 * job.jitter_ns + _NEAR_NS)
+    sentence = analyze(run).tables()["health"]["sentence"].item()
+    assert sentence.replace("\N{NO-BREAK SPACE}", " ") == (
+        "The clock of rank1 gains or loses 300 µs a second against the job's: put right by 200 "
+        "collectives."
+    )
+
+
+def test_a_short_job_does_not_tell_a_drift(tmp_path):
+    """20 collectives within 200 ms: what looks like a drift may be chance."""
+    job = Job(drifts=(0.0, 300e-6, 0.0, -5e-6), rounds=20, jitter_ns=2_000)
+    assert _loaded(job, tmp_path).info.health == ()
+
+
 def test_time_between_two_recordings_is_left_out_of_all_ranks_alike(tmp_path):
     """Six rounds, then six an hour later: the ranks stay on one clock behind the gap, though each
     of them recorded a gap of its own length."""

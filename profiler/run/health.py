@@ -35,7 +35,16 @@ from profiler.trace.manifest_fields import (
     HealthRule,
     Shortened,
 )
-from profiler.trace.runtime_calls import DeviceRows, DeviceSyncs, HostLaunches, host_calls, repeats
+from profiler.trace.runtime_calls import (
+    AFTER_SYNC_NS,
+    FLOOR_NS,
+    DeviceRows,
+    DeviceSyncs,
+    HostLaunches,
+    host_calls,
+    repeats,
+    timeless,
+)
 
 if TYPE_CHECKING:
     from profiler.trace.health import Checked
@@ -49,8 +58,7 @@ _OF_DRIVER = "(unified memory)"
 _HOST, _SYNC = CATEGORIES.index("host"), CATEGORIES.index("sync")
 _KERNELS = CATEGORIES.index("compute"), CATEGORIES.index("collective")
 _TIMES = ("start_ns", "duration_ns")
-_FLOOR_NS, _AFTER_SYNC_NS, _SHORTEST_NS = 1_000, 20_000, 500  # of `trace/health.py`
-_FEW = 0.01
+_SHORTEST_NS, _FEW = 500, 0.01  # as in `trace/health.py`
 _RULES = (
     HealthRule.OVERRUN,
     HealthRule.OUTLIVED,
@@ -264,16 +272,13 @@ class _Streams:
 
     def _has_odd_times(self) -> bool:
         start = self.start
-        if int(start.min()) <= 0:
-            from profiler.trace.health import timeless
-
-            if timeless(start, self.end).any():
-                return True
+        if int(start.min()) <= 0 and timeless(start, self.end).any():
+            return True
         if not self.launched.any():
             return False
         began, returned = self._of_host(self.launch[self.launched])
         return (
-            int((start[self.launched] - began).min()) < -_FLOOR_NS
+            int((start[self.launched] - began).min()) < -FLOOR_NS
             or int(start.min()) < int(began.min()) - EMPTY_NS
             or int(start.max()) > int(returned.max()) + EMPTY_NS
         )
@@ -307,9 +312,9 @@ class _Streams:
         if not is_sorted(start):
             order = np.argsort(start, kind="stable")
             start, end, launch = start[order], end[order], launch[order]
-        if not (end[:-1] - start[1:] > _FLOOR_NS).any():
+        if not (end[:-1] - start[1:] > FLOOR_NS).any():
             return False
-        over = np.maximum.accumulate(end)[:-1] - start[1:] > _FLOOR_NS
+        over = np.maximum.accumulate(end)[:-1] - start[1:] > FLOOR_NS
         return bool((over & (repeats(start, end) | (launch[1:] != launch[:-1]))).any())
 
     def _outlives_a_wait(self) -> bool:
@@ -327,7 +332,7 @@ class _Streams:
             latest = np.append(-EMPTY_NS, np.maximum.accumulate(self.end[order]))
             of = waits.process == process
             ahead = np.searchsorted(np.sort(returned), waits.start[of], side="right")
-            if bool((latest[ahead] - waits.end[of] > _AFTER_SYNC_NS).any()):
+            if bool((latest[ahead] - waits.end[of] > AFTER_SYNC_NS).any()):
                 return True
         return False
 

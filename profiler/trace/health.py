@@ -24,42 +24,42 @@ from profiler.trace.manifest_fields import (
     HealthRule,
 )
 from profiler.trace.runtime_calls import (
+    AFTER_SYNC_NS,
+    AGREE,
+    FLOOR_NS,
     GRAPH,
-    KERNEL,
+    LEAST_PEERS,
+    MOST_PROCESSES,
     NEVER,
     NO_END,
+    NONE,
     OTHER,
     Bools,
     DeviceRows,
     DeviceSyncs,
     HostLaunches,
-    LaunchesByKey,
+    LaunchedRows,
     first_return,
     incomplete_replays,
     latency_slope,
-    launch_keys,
     missing_parts,
     once,
     repeats,
-    shared_numbers,
     slow_launches,
-    unwrapped,
+    timeless,
+    total_ns,
 )
 
 _MS = 1_000_000
-_FLOOR_NS = 1_000  # times are rounded to this in files of µs
 _FAR_NS = 100_000  # healthy recordings are below 13 µs
 _LEAST_SHARE = 0.001  # of device time; healthy recordings are below 0.000023
 _OVERLAPPING = 0.10  # of a device's rows: more have one cause, such as dependent launches
 _IN_GRAPH_NS, _IN_GRAPH_TIMES = _MS, 10  # branches of a graph may overlap
 _BEYOND_USUAL = 10  # times as long as its peers: hardly any healthy row is
-_LEAST_PEERS = 3  # their median is the usual length of a kernel
 _BEYOND_NS, _BEYOND_TIMES, _BEYOND_PEERS = _MS, 50, 5
 _USUAL_LATENCY_NS = 8_000  # from launch to start with an empty queue: 2 to 25 µs
 _EXACT_NS = 25_000
 _LONGEST_LEAST_NS = 50_000  # the least latency of healthy recordings is 2 to 45 µs
-_AGREE = 0.99
-_AFTER_SYNC_NS = 20_000  # healthy recordings are below 8.1 µs
 _TIMES = 10  # times the rest: a gap between two recordings, a start without a time
 _NEAR_NS = 15_000
 _FEW = 0.01  # of a device's rows
@@ -71,10 +71,8 @@ _LATE_NS = 500_000  # healthy recordings are below 30 µs, unless a queue never 
 _COLLECTIVE = re.compile(  # these wait for others
     "nccl|rccl|hccl|hcom_|SendRecv|all_?reduce|cross_device_reduce", re.IGNORECASE
 )
-_MOST_PROCESSES = 64  # that are distinguished
 _MOST_NAMED = 8  # devices of a process
 _MOST_NOTES = 200
-_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +104,7 @@ def check(
     if not len(rows):
         notes = _host_only(launches, hardware)
         kept = np.zeros(0, dtype=np.bool_)
-        return Checked(rows.start, rows.end, kept, _NONE, _NONE, tuple(notes))
+        return Checked(rows.start, rows.end, kept, NONE, NONE, tuple(notes))
     return _Check(rows, launches, syncs).checked()
 
 
@@ -120,23 +118,15 @@ def _host_only(
         yield HealthNote(rule=rule, worst=hardware[:200], action=action, **number)
 
 
-class _Check:
+class _Check(LaunchedRows):
     """Applies the rules to one recording in turn: each rule sees what those before it kept."""
 
     def __init__(self, rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs) -> None:
-        rows, launches = unwrapped(rows, launches)
-        self.rows, self.launches, self.syncs = rows, launches, syncs
-        self.start, self.end = rows.start.copy(), rows.end.copy()
-        self.kept = np.ones(len(rows), dtype=np.bool_)
+        super().__init__(rows, launches, syncs)
         self.recorded = np.full(len(rows), -1, dtype=np.int64)
-        self.unserved = _NONE
-        self.following = _NONE  # the first row of the next launch, if any row overlaps that
-        self.notes: list[HealthNote] = []
+        self.unserved = NONE
+        self.following = NONE  # the first row of the next launch, if any row overlaps that
         self.shifted: set[int] = set()
-        self.rekeyed = False
-        # rows in the order of their queues, used by all rules
-        self.order = np.lexsort((rows.end, rows.start, rows.stream))
-        self.process, self.launch = rows.process, np.full(len(rows), -1, dtype=np.int64)
 
     def checked(self) -> Checked:
         """Apply all rules and return corrected times, kept rows and notes."""
@@ -273,121 +263,6 @@ class _Check:
         _, place, counts = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
         return (counts[place.reshape(-1)] > 2) & (self.rows.correlation > 0)
 
-    def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
-        """Reject rows and note how many per device."""
-        if not found.any():
-            return
-        totals = np.bincount(self.rows.device, minlength=len(self.rows.devices))
-        for device, some in self._by_device(found):
-            length = np.maximum(self.rows.end[some] - self.rows.start[some], 0)
-            total = int(totals[device])
-            note = {"total": total, "share": len(some) / total, "worst": self._name(int(some[0]))}
-            self._note(rule, device, some, _total(length), HealthAction.SET_ASIDE, **note | more)
-        self.kept &= ~found
-
-    def _marked(self, rows: Int64s) -> Bools:
-        """A bool per row: whether it is in `rows`."""
-        found = np.zeros(len(self.rows), dtype=np.bool_)
-        found[rows] = True
-        return found
-
-    # --- The launch of each row; launch numbers that several processes, or calls, share.
-
-    def _join(self) -> None:
-        launches = self.launches
-        if not len(launches):
-            return
-        known = bool((self.rows.process >= 0).any())
-        shared, processes = (0, launches.process[:0]) if known else shared_numbers(launches)
-        process = launches.process if known or shared else 0
-        self.by_key = LaunchesByKey(launch_keys(process, launches.correlation), launches.start)
-        if known:
-            self.launch = self._launches_of(self.rows.process)
-        elif shared:
-            self._pair(shared, processes[:_MOST_PROCESSES])
-        else:
-            self.launch = self._launches_of(0)
-            self.process = np.append(launches.process, -1)[self.launch]
-        self._again()
-        self._reused()
-
-    def _again(self) -> None:
-        """Reject the second of two equal kernels of one launch: two recorders wrote it. If there
-        are more than two, the launch number is wrong instead."""
-        rows, launches = self.rows, self.launches
-        ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)
-        if not (ran[1:] == 2).any():
-            return
-        keys = launch_keys(launches.process, launches.correlation)
-        _, place, number = np.unique(keys, return_inverse=True, return_counts=True)
-        of_kernel = (launches.kind == KERNEL) & (number[place.reshape(-1)] == 1)
-        of_kernel = np.append(of_kernel, False)[self.launch]
-        of_kernel &= (ran == 2)[self.launch + 1]
-        some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
-        some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
-        same = repeats(self.launch[some], rows.stream[some], rows.kernel[some])
-        same &= np.abs(np.diff(rows.end[some] - rows.start[some])) <= _FLOOR_NS
-        self._set_aside(HealthRule.TWICE, self._marked(some[1:][same]))
-
-    def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
-        wanted = launch_keys(process, self.rows.correlation[rows])
-        return self.by_key.nearest(wanted, self.rows.start[rows] + _FLOOR_NS)
-
-    def _pair(self, shared: int, processes: Int64s) -> None:
-        """Assign each device to the process whose launches fit its work: no work starts before its
-        launch or outlives a synchronization. Of several, take the one with the shortest latency."""
-        rows, of = self.rows, dict(self._by_device(self.kept))
-        process, launch = np.full((2, len(rows)), -1, dtype=np.int64)
-        paired, alone = (
-            True,
-            len(processes) >= len(of),
-        )  # one device per process?
-        fits = {
-            device: sorted(self._fit(here, one) for one in processes.tolist())
-            for device, here in [*of.items()][:_MOST_PROCESSES]
-        }
-        while fits:  # first the device for which the choice matters most
-            device = max(fits, key=lambda one: fits[one][:2][-1][0] - fits[one][0][0])
-            wrong, _, best = fits.pop(device)[0]
-            here = of[device]
-            process[here], launch[here] = best, self._launches_of(best, here)
-            paired &= wrong <= (1 - _AGREE) * len(here) + 1
-            for others in fits.values() if alone else ():
-                others[:] = [fit for fit in others if fit[2] != best]
-        if paired:
-            self.process, self.launch, self.rekeyed = process, launch, True
-        action = HealthAction.REKEYED if paired else HealthAction.NOTED
-        self._note(HealthRule.SHARED_NUMBERS, -1, count=shared, action=action, total=len(processes))
-
-    def _fit(self, here: Int64s, process: int) -> tuple[int, float, int]:
-        """How many of a device's rows contradict the launches of `process` (rows launched before
-        all of them do not), their mean latency, and the process."""
-        launch = self._launches_of(process, here)
-        known = launch >= 0
-        numbers = self.launches.correlation[self.launches.process == process]
-        lost = ~known & (self.rows.correlation[here] >= int(numbers.min()))
-        latency = self.rows.start[here][known] - self.launches.start[launch[known]]
-        of = self.syncs.process == process
-        until = first_return(self.syncs, of, self.launches.end[launch[known]])
-        wrong = (latency < -_FLOOR_NS) | (self.rows.end[here][known] > until + _AFTER_SYNC_NS)
-        mean = float(latency.mean()) if len(latency) else float(NEVER)
-        return int(wrong.sum()) + int(lost.sum()), mean, process
-
-    def _reused(self) -> None:
-        """Note launches that use the number of an earlier launch. Nested calls share theirs
-        legally."""
-        launches, order = self.launches, self.by_key.order
-        if not self.by_key.again.any():
-            return
-        work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
-        same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
-        behind = launches.start[work[1:]] >= launches.end[work[:-1]]
-        behind |= launches.end[work[1:]] > launches.end[work[:-1]] + _FLOOR_NS
-        again, total = int((same & behind).sum()), len(work)
-        if again:
-            share = again / total
-            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total, share=share)
-
     # --- Work recorded as still running when the next launch's work on its stream starts.
 
     def _overruns(self) -> None:
@@ -402,12 +277,12 @@ class _Check:
         behind = np.append(first, -1)[run]
         limit = self._limits(order, alike, behind)
         past = self.end[order] - limit
-        if int(past.max()) <= _FLOOR_NS:
+        if int(past.max()) <= FLOOR_NS:
             return
         self.following = np.full(len(rows), -1, dtype=np.int64)
         self.following[order] = behind
         over = np.zeros(len(rows), dtype=np.int64)
-        over[order] = np.where(past > _FLOOR_NS, past, 0)
+        over[order] = np.where(past > FLOOR_NS, past, 0)
         until = np.full(len(rows), NEVER, dtype=np.int64)
         until[order] = limit
         for device in np.unique(rows.device[over > 0]).tolist():
@@ -417,7 +292,7 @@ class _Check:
     def _overlaps(self, order: Int64s) -> bool:
         """Whether any row runs past the start of the next on its stream."""
         stream, start = self.rows.stream[order], self.start[order]
-        past = self.end[order[:-1]] - start[1:] > _FLOOR_NS
+        past = self.end[order[:-1]] - start[1:] > FLOOR_NS
         return bool((past & (stream[1:] == stream[:-1])).any())
 
     def _limits(self, order: Int64s, alike: Bools, behind: Int64s) -> Int64s:
@@ -431,7 +306,7 @@ class _Check:
         at = np.flatnonzero(limit <= start)
         pairs = np.stack((order[at], behind[at]))
         counted = (self.rows.correlation[pairs] > 0).all(axis=0)
-        long = (self.end[pairs] - self.start[pairs] > _FLOOR_NS).all(axis=0)
+        long = (self.end[pairs] - self.start[pairs] > FLOOR_NS).all(axis=0)
         limit[at[~(counted & long)]] = NEVER
         at = np.flatnonzero(length > _IN_GRAPH_NS)
         if not len(at):
@@ -443,7 +318,7 @@ class _Check:
         long = self.end[order[at]] - inner > _IN_GRAPH_NS
         at, inner = at[long], inner[long]
         rows = order[at]
-        usual = self._medians(self.rows.kernel[rows], self.kept, _LEAST_PEERS + 1)
+        usual = self._medians(self.rows.kernel[rows], self.kept, LEAST_PEERS + 1)
         damaged = (usual > 0) & (self.end[rows] - self.start[rows] > _IN_GRAPH_TIMES * usual)
         limit[at] = np.where(damaged, np.minimum(limit[at], inner), limit[at])
         return limit
@@ -451,8 +326,8 @@ class _Check:
     def _overrun(self, device: int, here: Bools, over: Int64s, until: Int64s) -> None:
         beyond = np.flatnonzero(over)
         beyond = beyond[~self._may_overlap(beyond)]
-        total = _total(self.end[here] - self.start[here])
-        excess = _total(over[beyond])
+        total = total_ns(self.end[here] - self.start[here])
+        excess = total_ns(over[beyond])
         share = excess / max(total - excess, 1)
         far = beyond[over[beyond] >= _FAR_NS]
         if share < _LEAST_SHARE and not len(far):
@@ -469,8 +344,8 @@ class _Check:
         if len(far):
             self._shorten(HealthRule.OVERRUN, device, here, far, until)
         if len(noted):
-            excess, worst = _total(over[noted]), int(noted[over[noted].argmax()])
-            share = excess / max(_total(self.end[here] - self.start[here]) - excess, 1)
+            excess, worst = total_ns(over[noted]), int(noted[over[noted].argmax()])
+            share = excess / max(total_ns(self.end[here] - self.start[here]) - excess, 1)
             at = {"total": int(here.sum()), "share": share, **self._worst(worst)}
             self._note(HealthRule.OVERRUN, device, noted, excess, HealthAction.NOTED, **at)
 
@@ -484,7 +359,7 @@ class _Check:
         before the row ends (programmatic dependent launch), and the row is not longer than
         usual."""
         early = np.append(self.launches.dependent, False)[np.append(self.launch, -1)]
-        usual = self._medians(self.rows.kernel[beyond], self.kept, _LEAST_PEERS + 1)
+        usual = self._medians(self.rows.kernel[beyond], self.kept, LEAST_PEERS + 1)
         length = self.end[beyond] - self.start[beyond]
         healthy: Bools = early[self.following[beyond]] & (length <= _BEYOND_USUAL * usual)
         return healthy
@@ -503,8 +378,8 @@ class _Check:
         self.end[rows] = self.start[rows] + after
         first = self.recorded[rows] < 0
         self.recorded[rows[first]] = np.minimum(before[first], LARGEST)
-        excess = _total(before - after)
-        left = _total(self.end[here] - self.start[here])
+        excess = total_ns(before - after)
+        left = total_ns(self.end[here] - self.start[here])
         more = {"total": int(here.sum()), "share": excess / max(left, 1), **named}
         self._note(rule, device, rows, excess, HealthAction.SHORTENED, **more)
 
@@ -517,7 +392,7 @@ class _Check:
             return
         launched = np.append(self.launches.start, 0)[self.launch]
         latency = np.where(known, self.start - launched, NEVER)
-        early = latency < -_FLOOR_NS
+        early = latency < -FLOOR_NS
         if not early.any():
             return
         for device in np.unique(rows.device[early]).tolist():
@@ -533,7 +408,7 @@ class _Check:
         least = int(latency[agreeing].min(initial=0))
         shift = _USUAL_LATENCY_NS - least
         slope = self._slope(np.flatnonzero(here & ~strayed), early=True)
-        agree = int(agreeing.sum()) >= _AGREE * number
+        agree = int(agreeing.sum()) >= AGREE * number
         agree = agree and not self._few_among_healthy(latency[early], latency[here & ~early])
         near = int((latency[agreeing] <= least + _NEAR_NS).sum()) >= _FEW * number  # healthy: 3 %
         agree = agree and (slope is not None or (near and self._holds(here & ~strayed, shift)))
@@ -583,7 +458,7 @@ class _Check:
         alike = int((early <= early.min() + _EXACT_NS).sum())
         if short < len(early) <= 4 * alike:
             return False
-        return least <= _LONGEST_LEAST_NS and short >= _LEAST_PEERS
+        return least <= _LONGEST_LEAST_NS and short >= LEAST_PEERS
 
     def _strayed(self, here: Int64s) -> Bools:
         """Whether each row starts before work that was launched earlier on its stream."""
@@ -595,15 +470,15 @@ class _Check:
     def _holds(self, here: Bools, shift: int) -> bool:
         """Whether synchronizations still end after the work that they wait for."""
         rows = np.flatnonzero(here)
-        late = self.end[rows] + shift > self._returns()[rows] + _AFTER_SYNC_NS + _EXACT_NS
-        return int(late.sum()) <= (1 - _AGREE) * len(rows)
+        late = self.end[rows] + shift > self._returns()[rows] + AFTER_SYNC_NS + _EXACT_NS
+        return int(late.sum()) <= (1 - AGREE) * len(rows)
 
     def _returns(self) -> Int64s:
         """When the first synchronization that waits for each row returned; `NEVER` if none
         does."""
         found = np.full(len(self.rows), NEVER, dtype=np.int64)
         syncs = self.syncs
-        for process in np.unique(syncs.process)[:_MOST_PROCESSES].tolist():
+        for process in np.unique(syncs.process)[:MOST_PROCESSES].tolist():
             by_device = [*self._by_device((self.process == process) & (self.launch >= 0))]
             for device, rows in by_device:
                 its = (syncs.device == device) | ((syncs.device < 0) & (len(by_device) == 1))
@@ -617,7 +492,7 @@ class _Check:
         if not len(self.syncs.start):
             return
         rows, until = self.rows, self._returns()
-        over = np.where(self.kept & ~rows.exempt, self.end - until, 0) > _AFTER_SYNC_NS
+        over = np.where(self.kept & ~rows.exempt, self.end - until, 0) > AFTER_SYNC_NS
         for device in np.unique(rows.device[over]).tolist():
             if device in self.shifted:
                 continue
@@ -633,7 +508,7 @@ class _Check:
             many = len(some) > _OVERLAPPING * total + 1  # too many to be just too long
             if many or self._is_late(here, some, until):  # or launched by another thread
                 past = int((self.end[some] - until[some]).max())
-                share = past / max(_total(self.end[here] - self.start[here]), 1)
+                share = past / max(total_ns(self.end[here] - self.start[here]), 1)
                 self._note(HealthRule.OUTLIVED, device, some, past, total=total, share=share)
             else:
                 self._shorten(HealthRule.OUTLIVED, device, here, some, until)
@@ -662,7 +537,7 @@ class _Check:
         served[number[known]] = True
         did = served[number[due]]
         self.unserved = launches.row[due[~did]]
-        for process in np.unique(launches.process[due])[:_MOST_PROCESSES].tolist():
+        for process in np.unique(launches.process[due])[:MOST_PROCESSES].tolist():
             here = launches.process[due] == process
             self._lost_of(process, launches.start[due[here]], did[here])
         self._incomplete_replays()
@@ -736,7 +611,7 @@ class _Check:
             self._note(HealthRule.UNLAUNCHED, device, others, total=len(here), share=share)
         if len(found):
             length = self.end - self.start
-            time, whole = _total(length[found]), _total(length[here])
+            time, whole = total_ns(length[found]), total_ns(length[here])
             share = time / max(whole, 1)
             self._note(HealthRule.BEFORE, device, found, time, total=len(here), share=share)
 
@@ -759,8 +634,8 @@ class _Check:
         last = self.order[np.append(~repeats(rows.stream[self.order]), True)]
         for device, some in self._by_device(self._marked(far)):
             worst = int(some[length[some].argmax()])
-            time, unseen = _total(length[some]), _total(length[np.intersect1d(some, last)])
-            whole = _total(length[(rows.device == device) & self.kept & ~rows.exempt])
+            time, unseen = total_ns(length[some]), total_ns(length[np.intersect1d(some, last)])
+            whole = total_ns(length[(rows.device == device) & self.kept & ~rows.exempt])
             # the last row of a stream has no later work to confirm its length
             more = self._worst(worst) | {"share": unseen / max(whole - unseen, 1)}
             self._note(HealthRule.BEYOND_PEERS, device, some, time, **more)
@@ -805,62 +680,6 @@ class _Check:
         if often >= _OFTEN:
             self._note(HealthRule.LATE_CLOCK, device, count=often, total=len(rows), worst_ns=least)
 
-    # --- Notes.
-
-    def _note(
-        self,
-        rule: HealthRule,
-        device: int,
-        rows: Int64s = _NONE,
-        excess_ns: int = 0,
-        action: HealthAction = HealthAction.NOTED,
-        **more: Any,
-    ) -> None:
-        streams = np.unique(self.rows.stream[rows]).tolist()
-        note = HealthNote(
-            rule=rule,
-            device=self.rows.devices[device] if device >= 0 else more.pop("device_names", ""),
-            stream=self.rows.streams[streams[0]] if len(streams) == 1 else "",
-            count=more.pop("count", len(rows)),
-            excess_ns=min(excess_ns, LARGEST),
-            worst_ns=min(more.pop("worst_ns", 0), LARGEST),
-            action=action,
-            **more,
-        )
-        self.notes.append(note)
-
-    def _name(self, row: int) -> str:
-        kernel = int(self.rows.kernel[row])
-        return self.rows.kernels[kernel][:200] if kernel >= 0 else ""
-
-    def _worst(self, row: int, usual_ns: int | None = None) -> dict[str, Any]:
-        if usual_ns is None:
-            usual_ns = int(self._medians(self.rows.kernel[[row]], self.kept)[0])
-        length = int(self.rows.end[row] - self.rows.start[row])
-        return {"worst": self._name(row), "worst_ns": length, "usual_ns": usual_ns}
-
-    def _medians(self, kernels: Int64s, among: Bools, least: int = _LEAST_PEERS) -> Int64s:
-        """The median length of each kernel, 0 if `among` has fewer than `least` rows of it."""
-        wanted = np.zeros(len(self.rows.kernels) + 1, dtype=np.bool_)
-        wanted[kernels] = True
-        wanted[-1] = False  # copies and sets
-        rows = np.flatnonzero(among & self.kept & wanted[self.rows.kernel])
-        kernel, length = self.rows.kernel[rows], self.end[rows] - self.start[rows]
-        order = np.lexsort((length, kernel))
-        number = np.bincount(kernel, minlength=len(wanted))
-        first = np.cumsum(number) - number
-        ordered = np.append(length[order], 0)
-        low, high = ordered[first + (number - 1) // 2], ordered[first + number // 2]
-        found: Int64s = np.where(number >= least, (low + high) // 2, 0)
-        return found[kernels]
-
-    def _by_device(self, found: Bools) -> Iterator[tuple[int, Int64s]]:
-        """Yield each device of the marked rows with these rows."""
-        rows = np.flatnonzero(found)
-        on = self.rows.device[rows]
-        for device in np.flatnonzero(np.bincount(on)).tolist():
-            yield device, rows[on == device]
-
 
 def _next_begin(stream: Int64s, start: Int64s, at: Int64s) -> Int64s:
     """When, behind the rows at some places, the next work of the same stream starts that does not
@@ -869,26 +688,6 @@ def _next_begin(stream: Int64s, start: Int64s, at: Int64s) -> Int64s:
     following = heads[np.searchsorted(heads, at, side="right")]
     inside = np.append(stream, -1)[following] == stream[at]
     return np.where(inside, np.append(start, NEVER)[following], NEVER)
-
-
-def _total(times: Int64s) -> int:
-    """The sum of times, limited to what a manifest can hold: a damaged file's may overflow."""
-    return int(min(float(times.sum(dtype=np.float64)), LARGEST))
-
-
-def timeless(start: Int64s, end: Int64s) -> Bools:
-    """Which events have no time: they start at or before 0 while all others start far later."""
-    zero: Bools = start <= 0
-    if not zero.any():
-        return zero
-    begun = int(start[zero.argmin()])  # any of the others
-    if 0 < begun <= _TIMES * (int(start.max()) - begun):
-        return np.zeros_like(zero)
-    first = int(np.where(zero, NEVER, start).min())
-    last = int(np.where(zero, 0, end).max())
-    if not last or first <= _TIMES * (last - first):
-        zero[:] = False
-    return zero
 
 
 def _like_the_one_before(order: Int64s, first: Int64s, *others: Int64s) -> Int64s:

@@ -2,7 +2,8 @@
 
     launches, syncs = host_calls(names, name, start, end, process, thread, correlation)
 
-Importers pass these columns to the check of a recording (`trace/health`).
+Importers pass these columns to the check of a recording (`trace/health`), whose rules work on
+`LaunchedRows`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.trace.columns import Int64s
-from profiler.trace.manifest_fields import LARGEST, HealthNote, HealthRule
+from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 
 Bools = npt.NDArray[np.bool_]
 _Integers = npt.NDArray[np.signedinteger[Any]]
@@ -28,6 +29,11 @@ NO_END = -(1 << 62)
 
 NEVER = 1 << 62
 """Later than all times."""
+
+_FAR = 10  # times as far as the rest takes
+
+FLOOR_NS, AFTER_SYNC_NS = 1_000, 20_000
+"""Less is rounding, as in files of µs; healthy work ends at most 8.1 µs after a synchronization."""
 
 KERNEL, GRAPH, OTHER = range(3)
 """What a launch launches: only a kernel or a graph must have work, a copy may be of no bytes."""
@@ -92,6 +98,21 @@ class DeviceSyncs:
     end: Int64s
     process: Int64s
     device: Int64s
+
+
+def timeless(start: Int64s, end: Int64s) -> Bools:
+    """Which events have no time: they start at or before 0 while all others start far later."""
+    zero: Bools = start <= 0
+    if not zero.any():
+        return zero
+    begun = int(start[zero.argmin()])  # any of the others
+    if 0 < begun <= _FAR * (int(start.max()) - begun):
+        return np.zeros_like(zero)
+    first = int(np.where(zero, NEVER, start).min())
+    last = int(np.where(zero, 0, end).max())
+    if not last or first <= _FAR * (last - first):
+        zero[:] = False
+    return zero
 
 
 def elsewhere(counts: Mapping[tuple[str, str], int], total: int) -> Iterator[HealthNote]:
@@ -262,6 +283,203 @@ def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int6
     last[order] = begun
     found: Int64s = calls[np.maximum(last[len(calls) :], first)]
     return np.where(keys[calls[first]] == asked, found, -1)
+
+
+# --- The launch of each row, and the rows' times and notes while rules correct and reject them.
+
+
+MOST_PROCESSES = 64  # that are distinguished
+AGREE = 0.99
+LEAST_PEERS = 3  # their median is the usual length of a kernel
+NONE = np.zeros(0, dtype=np.int64)
+
+
+class LaunchedRows:
+    """The rows of a recording, the launch of each, and what the check's rules found so far: the
+    corrected times, which rows are kept, and the notes."""
+
+    def __init__(self, rows: DeviceRows, launches: HostLaunches, syncs: DeviceSyncs) -> None:
+        rows, launches = unwrapped(rows, launches)
+        self.rows, self.launches, self.syncs = rows, launches, syncs
+        self.start, self.end = rows.start.copy(), rows.end.copy()
+        self.kept = np.ones(len(rows), dtype=np.bool_)
+        self.notes: list[HealthNote] = []
+        self.rekeyed = False
+        # rows in the order of their queues, used by all rules
+        self.order = np.lexsort((rows.end, rows.start, rows.stream))
+        self.process, self.launch = rows.process, np.full(len(rows), -1, dtype=np.int64)
+
+    def _join(self) -> None:
+        launches = self.launches
+        if not len(launches):
+            return
+        known = bool((self.rows.process >= 0).any())
+        shared, processes = (0, launches.process[:0]) if known else shared_numbers(launches)
+        process = launches.process if known or shared else 0
+        self.by_key = LaunchesByKey(launch_keys(process, launches.correlation), launches.start)
+        if known:
+            self.launch = self._launches_of(self.rows.process)
+        elif shared:
+            self._pair(shared, processes[:MOST_PROCESSES])
+        else:
+            self.launch = self._launches_of(0)
+            self.process = np.append(launches.process, -1)[self.launch]
+        self._again()
+        self._reused()
+
+    def _again(self) -> None:
+        """Reject the second of two equal kernels of one launch: two recorders wrote it. If there
+        are more than two, the launch number is wrong instead."""
+        rows, launches = self.rows, self.launches
+        ran = np.bincount(self.launch + 1, minlength=len(launches) + 1)
+        if not (ran[1:] == 2).any():
+            return
+        keys = launch_keys(launches.process, launches.correlation)
+        _, place, number = np.unique(keys, return_inverse=True, return_counts=True)
+        of_kernel = (launches.kind == KERNEL) & (number[place.reshape(-1)] == 1)
+        of_kernel = np.append(of_kernel, False)[self.launch]
+        of_kernel &= (ran == 2)[self.launch + 1]
+        some = np.flatnonzero(self.kept & of_kernel & (rows.kernel >= 0) & ~rows.exempt)
+        some = some[np.lexsort((rows.start[some], rows.stream[some], self.launch[some]))]
+        same = repeats(self.launch[some], rows.stream[some], rows.kernel[some])
+        same &= np.abs(np.diff(rows.end[some] - rows.start[some])) <= FLOOR_NS
+        self._set_aside(HealthRule.TWICE, self._marked(some[1:][same]))
+
+    def _launches_of(self, process: Int64s | int, rows: Int64s | slice = slice(None)) -> Int64s:
+        wanted = launch_keys(process, self.rows.correlation[rows])
+        return self.by_key.nearest(wanted, self.rows.start[rows] + FLOOR_NS)
+
+    def _pair(self, shared: int, processes: Int64s) -> None:
+        """Assign each device to the process whose launches fit its work: no work starts before its
+        launch or outlives a synchronization. Of several, take the one with the shortest latency."""
+        rows, of = self.rows, dict(self._by_device(self.kept))
+        process, launch = np.full((2, len(rows)), -1, dtype=np.int64)
+        paired, alone = (
+            True,
+            len(processes) >= len(of),
+        )  # one device per process?
+        fits = {
+            device: sorted(self._fit(here, one) for one in processes.tolist())
+            for device, here in [*of.items()][:MOST_PROCESSES]
+        }
+        while fits:  # first the device for which the choice matters most
+            device = max(fits, key=lambda one: fits[one][:2][-1][0] - fits[one][0][0])
+            wrong, _, best = fits.pop(device)[0]
+            here = of[device]
+            process[here], launch[here] = best, self._launches_of(best, here)
+            paired &= wrong <= (1 - AGREE) * len(here) + 1
+            for others in fits.values() if alone else ():
+                others[:] = [fit for fit in others if fit[2] != best]
+        if paired:
+            self.process, self.launch, self.rekeyed = process, launch, True
+        action = HealthAction.REKEYED if paired else HealthAction.NOTED
+        self._note(HealthRule.SHARED_NUMBERS, -1, count=shared, action=action, total=len(processes))
+
+    def _fit(self, here: Int64s, process: int) -> tuple[int, float, int]:
+        """How many of a device's rows contradict the launches of `process` (rows launched before
+        all of them do not), their mean latency, and the process."""
+        launch = self._launches_of(process, here)
+        known = launch >= 0
+        numbers = self.launches.correlation[self.launches.process == process]
+        lost = ~known & (self.rows.correlation[here] >= int(numbers.min()))
+        latency = self.rows.start[here][known] - self.launches.start[launch[known]]
+        of = self.syncs.process == process
+        until = first_return(self.syncs, of, self.launches.end[launch[known]])
+        wrong = (latency < -FLOOR_NS) | (self.rows.end[here][known] > until + AFTER_SYNC_NS)
+        mean = float(latency.mean()) if len(latency) else float(NEVER)
+        return int(wrong.sum()) + int(lost.sum()), mean, process
+
+    def _reused(self) -> None:
+        """Note launches that use the number of an earlier launch. Nested calls share theirs
+        legally."""
+        launches, order = self.launches, self.by_key.order
+        if not self.by_key.again.any():
+            return
+        work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
+        same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
+        behind = launches.start[work[1:]] >= launches.end[work[:-1]]
+        behind |= launches.end[work[1:]] > launches.end[work[:-1]] + FLOOR_NS
+        again, total = int((same & behind).sum()), len(work)
+        if again:
+            share = again / total
+            self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total, share=share)
+
+    def _note(
+        self,
+        rule: HealthRule,
+        device: int,
+        rows: Int64s = NONE,
+        excess_ns: int = 0,
+        action: HealthAction = HealthAction.NOTED,
+        **more: Any,
+    ) -> None:
+        streams = np.unique(self.rows.stream[rows]).tolist()
+        note = HealthNote(
+            rule=rule,
+            device=self.rows.devices[device] if device >= 0 else more.pop("device_names", ""),
+            stream=self.rows.streams[streams[0]] if len(streams) == 1 else "",
+            count=more.pop("count", len(rows)),
+            excess_ns=min(excess_ns, LARGEST),
+            worst_ns=min(more.pop("worst_ns", 0), LARGEST),
+            action=action,
+            **more,
+        )
+        self.notes.append(note)
+
+    def _name(self, row: int) -> str:
+        kernel = int(self.rows.kernel[row])
+        return self.rows.kernels[kernel][:200] if kernel >= 0 else ""
+
+    def _worst(self, row: int, usual_ns: int | None = None) -> dict[str, Any]:
+        if usual_ns is None:
+            usual_ns = int(self._medians(self.rows.kernel[[row]], self.kept)[0])
+        length = int(self.rows.end[row] - self.rows.start[row])
+        return {"worst": self._name(row), "worst_ns": length, "usual_ns": usual_ns}
+
+    def _medians(self, kernels: Int64s, among: Bools, least: int = LEAST_PEERS) -> Int64s:
+        """The median length of each kernel, 0 if `among` has fewer than `least` rows of it."""
+        wanted = np.zeros(len(self.rows.kernels) + 1, dtype=np.bool_)
+        wanted[kernels] = True
+        wanted[-1] = False  # copies and sets
+        rows = np.flatnonzero(among & self.kept & wanted[self.rows.kernel])
+        kernel, length = self.rows.kernel[rows], self.end[rows] - self.start[rows]
+        order = np.lexsort((length, kernel))
+        number = np.bincount(kernel, minlength=len(wanted))
+        first = np.cumsum(number) - number
+        ordered = np.append(length[order], 0)
+        low, high = ordered[first + (number - 1) // 2], ordered[first + number // 2]
+        found: Int64s = np.where(number >= least, (low + high) // 2, 0)
+        return found[kernels]
+
+    def _by_device(self, found: Bools) -> Iterator[tuple[int, Int64s]]:
+        """Yield each device of the marked rows with these rows."""
+        rows = np.flatnonzero(found)
+        on = self.rows.device[rows]
+        for device in np.flatnonzero(np.bincount(on)).tolist():
+            yield device, rows[on == device]
+
+    def _set_aside(self, rule: HealthRule, found: Bools, **more: Any) -> None:
+        """Reject rows and note how many per device."""
+        if not found.any():
+            return
+        totals = np.bincount(self.rows.device, minlength=len(self.rows.devices))
+        for device, some in self._by_device(found):
+            length = np.maximum(self.rows.end[some] - self.rows.start[some], 0)
+            total = int(totals[device])
+            note = {"total": total, "share": len(some) / total, "worst": self._name(int(some[0]))}
+            self._note(rule, device, some, total_ns(length), HealthAction.SET_ASIDE, **note | more)
+        self.kept &= ~found
+
+    def _marked(self, rows: Int64s) -> Bools:
+        """A bool per row: whether it is in `rows`."""
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        found[rows] = True
+        return found
+
+
+def total_ns(times: Int64s) -> int:
+    """The sum of times, limited to what a manifest can hold: a damaged file's may overflow."""
+    return int(min(float(times.sum(dtype=np.float64)), LARGEST))
 
 
 # --- Replays of a graph of which the recording lost some work.

@@ -20,9 +20,16 @@ from profiler.kineto.arguments import whole
 from profiler.kineto.trace_file import KinetoTrace, device_kind, device_name
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import ROOT_DEVICE
-from profiler.trace.health import check, timeless
+from profiler.trace.health import check
 from profiler.trace.manifest_fields import EMPTY_NS, LARGEST, HealthAction, HealthNote, HealthRule
-from profiler.trace.runtime_calls import NO_END, Bools, DeviceRows, elsewhere, host_calls
+from profiler.trace.runtime_calls import (
+    NO_END,
+    Bools,
+    DeviceRows,
+    elsewhere,
+    host_calls,
+    timeless,
+)
 
 _SIGN = 1 << 31  # of launch numbers
 _LARGEST = 1 << 40  # launch number; times _PROCESSES it is still an int64

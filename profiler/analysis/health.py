@@ -7,12 +7,10 @@ times; what could not be corrected makes a device's figures unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import polars as pl
-from msgspec import structs
 
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import Fact
@@ -685,35 +683,3 @@ def calls_unknown(notes: tuple[HealthNote, ...]) -> bool:
         _is_unpaired(note) or (note.rule is HealthRule.REUSED_NUMBERS and note.share > _DOUBTFUL)
         for note in notes
     )
-
-
-# --- A run with the recorded lengths of commands that a check shortened: analyze(as_recorded(run)).
-
-
-def as_recorded(run: Run) -> Run:
-    """`run` with the recorded lengths of commands that a check shortened. Commands that a check set
-    aside or shifted stay so."""
-    notes = tuple(
-        structs.replace(note, action=HealthAction.NOTED)
-        if note.action is HealthAction.SHORTENED
-        else note
-        for note in run.info.health
-    )
-    length = pl.coalesce("recorded_ns", "duration_ns").alias("duration_ns")
-    info = structs.replace(run.info, health=notes)
-    return replace(run, commands=run.commands.with_columns(length), info=info)
-
-
-def as_recorded_facts(run: Run) -> Iterator[Fact]:
-    """The first screen's line that lengths are those of the file, if any was restored."""
-    rows = run.commands.filter(pl.col("recorded_ns") == pl.col("duration_ns"))
-    if len(rows):
-        corrected = sum(one.duration_ns for one in run.info.shortened)
-        excess = int(rows["recorded_ns"].sum()) - corrected
-        value = said(
-            "{commands} with the lengths of the file, {excess} too long in all: figures are not "
-            "corrected",
-            commands=counted(len(rows), "command"),
-            excess=duration(excess),
-        )
-        yield Fact(said("As recorded"), value, alert=True)

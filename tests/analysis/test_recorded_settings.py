@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from profiler.analysis.settings import generation_pairs, setting_pairs
+from profiler.analysis.provenance import generation_pairs, setting_pairs
 from profiler.compare import compare_runs
 from profiler.compare.tables import ComparisonNote
 from profiler.trace import Generation, Offload, OffloadKind, Scheduler, SubmoduleSettings

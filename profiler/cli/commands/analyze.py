@@ -128,7 +128,6 @@ def analyze(options: AnalyzeOptions) -> None:
             from profiler.analysis.context import Selection
             from profiler.analysis.device_profiles import find_profiles, read_profiles
             from profiler.analysis.dropped_data import beside
-            from profiler.analysis.health import as_recorded
             from profiler.analysis.overview import extent
             from profiler.analysis.result import ReportInput
             from profiler.report.build import first_screen, with_sections

@@ -220,6 +220,15 @@ def duration(ns: float) -> str:
     return _scaled(ns, 1000, ("ns", "µs", "ms", "s"))
 
 
+def durations(low_ns: float, high_ns: float) -> str:
+    """`"28.6 to 62.7 ms"`, `"733 ms to 1.19 s"`; one duration if both are the same."""
+    low, high = duration(low_ns), duration(high_ns)
+    if low == high:
+        return high
+    (number, unit), (_, same) = low.split(_SPACE), high.split(_SPACE)
+    return said("{low} to {high}", low=number if unit == same else low, high=high)
+
+
 def size(number: float) -> str:
     """Bytes, in powers of 1024: `"1.50 MiB"`."""
     return _scaled(number, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))

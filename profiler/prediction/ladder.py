@@ -18,6 +18,7 @@ from enum import StrEnum
 from itertools import combinations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.finding_text import (
     MATERIAL,
@@ -93,11 +94,14 @@ class Change(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """A request's predicted time in ns; `low` to `high` with 90 % confidence, None if unknown."""
+    """A request's predicted time in ns; `low` to `high` with 90 % confidence, None if unknown.
+    `least_ns` is the time without the most that recording may have added; None if that is not
+    known."""
 
     ns: float
     low: float | None
     high: float | None
+    least_ns: float | None = None
 
     @classmethod
     def of(cls, request: RequestTime) -> Outcome:
@@ -107,9 +111,9 @@ class Outcome(Struct, frozen=True):
 class Rung(Struct, frozen=True):
     """A change with the run's time when it is applied `alone` and `after` the changes above that
     keep the result; `after` is None if it removes the same work as one of them. `pays_after` is the
-    number of the rung above without which it gains nothing. `certain_ns` is its gain alone with an
-    infinitely fast host, or what it gains beyond all that recording may have added if that is more;
-    None if recording did not slow the host, or by a known factor."""
+    number of the rung above without which it gains nothing. `certain_ns` is its gain alone without
+    the most that recording may have added, or what it gains beyond that if that is more; None if
+    recording did not slow the host, or by a known factor."""
 
     change: Change
     alone: Outcome
@@ -122,7 +126,7 @@ class Ladder(Struct, frozen=True):
     """The outcomes of a run that takes `before_ns`, the mean of its `pipelines` measured pipeline
     calls. `total` is the outcome of all changes that keep the result, with these `options`; `left`
     are changes that cannot be replayed, each with the reason. `recording_ns` is an upper bound of
-    the time that recording added on the host, None if that is not known or is corrected; `unsure`
+    the time that recording added, None if that is not known or is corrected; `unsure`
     are the numbers of rungs whose order depends on it. `data_loader_ns` is how long a device waits
     at least for the DataLoader. `stacks` if Python stacks were recorded,
     `replayed` if launches were; without launches, outcomes are sums of call times. `cold` if work
@@ -145,6 +149,11 @@ class Ladder(Struct, frozen=True):
     why_not: str = ""
     refused: Note | None = None
     pipelines: int = 1
+
+    @property
+    def least_ns(self) -> float | None:
+        """The run's time without the most that recording may have added; None if not known."""
+        return None if self.recording_ns is None else self.before_ns - self.recording_ns
 
 
 def ladder_of(
@@ -180,12 +189,12 @@ class _Climb:
         self.predictor, self.base = predictor, base
         self.made: dict[tuple[bool, str], Outcome | None] = {}
         self.before = predictor.measured(base)
-        self.never_late: Predictor | None = None
-        self.least_ns = self.before.ns  # of the run, with an infinitely fast host
+        self.unslowed: Predictor | None = None  # without the most that recording may have added
+        self.least_ns = self.before.ns  # of the run, without that
         if base.untraced_ns is None and not self.before.corrected:
-            self.never_late = predictor.never_late
-        if self.never_late is not None:
-            self.least_ns = min(self.never_late.measured(base).ns, self.least_ns)
+            self.unslowed = predictor.never_late or predictor.lightly_recorded
+        if self.unslowed is not None:
+            self.least_ns = min(self.unslowed.measured(base).ns, self.least_ns)
         late_ns = self.before.ns - self.least_ns
         self.recording_ns = min(late_ns, _host_gain_ns(predictor.analysis, late_ns))
 
@@ -203,10 +212,10 @@ class _Climb:
             run_id=self.predictor.run.run_id,
             before_ns=before_ns,
             rungs=tuple(rungs),
-            total=self.outcome(together) if together else None,
+            total=self._bounded(together) if together else None,
             options=tuple(dict.fromkeys(o for one in together for o in one.options)),
             left=tuple(_left(analysis, rungs)),
-            recording_ns=None if self.never_late is None else self.recording_ns,
+            recording_ns=None if self.unslowed is None else self.recording_ns,
             data_loader_ns=_in_data_loader(analysis),
             unsure=_unsure(rungs, least),
             replayed=self.predictor.launches is not None,
@@ -218,9 +227,9 @@ class _Climb:
         )
 
     def outcome(self, some: Sequence[Change], *, late: bool = True) -> Outcome | None:
-        """Predict the run with these changes, with the host as recorded (`late`) or infinitely
-        fast; None if it cannot be replayed."""
-        predictor = self.predictor if late or self.never_late is None else self.never_late
+        """Predict the run with these changes, as recorded (`late`) or without the most that
+        recording may have added; None if it cannot be replayed."""
+        predictor = self.predictor if late or self.unslowed is None else self.unslowed
         scenario = self.base
         for one in some:
             scenario = one.of(scenario)
@@ -238,8 +247,8 @@ class _Climb:
         return (self.before.ns if late else self.least_ns) if found is None else found.ns
 
     def _likely_ns(self, some: Sequence[Change]) -> float:
-        """The time with these changes, midway between the recorded and an infinitely fast host."""
-        if self.never_late is None:
+        """The time with these changes, midway between recording that cost nothing and the most."""
+        if self.unslowed is None:
             return self._ns(some)
         return (self._ns(some) + self._ns(some, late=False)) / 2
 
@@ -276,18 +285,28 @@ class _Climb:
         return sorted(worth, key=lambda rung: rung.alone.ns)
 
     def _rung(self, one: Change, above: Sequence[Rung], least: float) -> Rung:
-        alone = self.outcome([one])
+        alone = self._bounded([one])
         assert alone is not None
         others = [rung.change for rung in above]
-        after = self.outcome([*others, one]) if others and not _same_work(one, others) else None
+        after = self._bounded([*others, one]) if others and not _same_work(one, others) else None
         pays_after = None
         if after is not None and self.before.ns - alone.ns < least:
             pays_after = self._needed(one, above, least)
-        certain_ns = None
-        if self.never_late is not None:
-            beyond_ns = self.before.ns - alone.ns - self.recording_ns
-            certain_ns = max(self.least_ns - self._ns([one], late=False), beyond_ns)
+        certain_ns = None if alone.least_ns is None else self._least_before() - alone.least_ns
         return Rung(one, alone, after, pays_after, certain_ns)
+
+    def _bounded(self, some: Sequence[Change]) -> Outcome | None:
+        """Predict the run with these changes as recorded, with its `least_ns`."""
+        found = self.outcome(some)
+        if found is None or self.unslowed is None:
+            return found
+        beyond_ns = self.before.ns - found.ns - self.recording_ns
+        certain_ns = max(self.least_ns - self._ns(some, late=False), beyond_ns)
+        return replace(found, least_ns=self._least_before() - certain_ns)
+
+    def _least_before(self) -> float:
+        """The run's time without the most that recording may have added."""
+        return self.before.ns - self.recording_ns
 
     def _needed(self, one: Change, above: Sequence[Rung], least: float) -> int | None:
         """The number of the first rung above that lets this change gain enough, or None."""

@@ -27,14 +27,13 @@ from profiler.analysis.result import ReportInput
 from profiler.analysis.table_text import Sentences, add_sentences, table, worded_note
 from profiler.prediction.ladder import MOST, Kind, Ladder, Outcome, Rung, ladder_of_analysis
 from profiler.run.columns import FLOAT64, NS, STRING, Column, col, schema
-from profiler.text import Said, duration, joined, percent, said, sentence
+from profiler.text import Said, duration, durations, joined, percent, said, sentence
 
 KEY = "ladder"
 TITLE = said("What to do first")
 _FINE = 1.2  # smaller factors have two decimals
 _MOST_SHOWN = 999
-_NEARLY_ALL = 0.95  # of a gain
-_SMALL = 0.05  # of a gain: a smaller certain part is not named
+_ALIKE = 1.02  # times a factor: not shown as a range
 _MARKS = {Kind.AT_BEST: said("at best"), Kind.OTHER_IMAGE: said("changes the result")}
 _LEFT_OUT = {  # kinds that the total leaves out, in the order of rungs
     Kind.AT_BEST: said("{numbers} (at best)"),
@@ -69,15 +68,43 @@ def factor(before_ns: float, ns: float) -> str:
     return f"{ratio:.1f}×" if ratio >= _FINE else f"{ratio:.2f}×"
 
 
+_Bounds = tuple[float, float]  # ns, without the most that recording may have added and with it
+
+
 def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) -> Said:
-    """Format an outcome: `"1.19 s → 736 ms, 1.6×"`, relative to the recorded run or to `before`."""
-    before_ns = ladder.before_ns if before is None else before.ns
+    """Format an outcome: `"1.19 s → 736 ms, 1.6×"`, relative to the recorded run or to `before`;
+    with ranges, `"0.74 to 1.19 s → 736 ms, 1.00× to 1.6×"`, if recording may have added much."""
+    now, then = _bounds(ladder, before), _bounds(ladder, found)
     return said(
         "{before} → {after}, {factor}",
-        before=duration(before_ns),
-        after=duration(found.ns),
-        factor=factor(before_ns, found.ns),
+        before=durations(*now),
+        after=durations(*then),
+        factor=_factors(now, then),
     )
+
+
+def _bounds(ladder: Ladder, found: Outcome | None) -> _Bounds:
+    """The bounds of an outcome, or of the run as it is; both the same if recording added little."""
+    least_ns, ns = ladder.least_ns, ladder.before_ns
+    if found is not None:
+        least_ns, ns = found.least_ns, found.ns
+    if least_ns is None or not _slowed(ladder):
+        return ns, ns
+    return min(least_ns, ns), ns
+
+
+def _slowed(ladder: Ladder) -> bool:
+    """Whether recording may have added much to the run."""
+    return (ladder.recording_ns or 0.0) >= MATERIAL * max(ladder.before_ns, 1.0)
+
+
+def _factors(now: _Bounds, then: _Bounds) -> str:
+    """Format the factors from `now` to `then`, lowest to highest; one if they are the same."""
+    pairs = [(max(before, after), after) for before, after in zip(now, then, strict=True)]
+    least, most = sorted(pairs, key=lambda pair: pair[0] / max(pair[1], 1.0))
+    low, high = factor(*least), factor(*most)
+    alike = most[0] * least[1] < _ALIKE * least[0] * most[1]
+    return low if alike or low == high else said("{low} to {high}", low=low, high=high)
 
 
 def all_together(ladder: Ladder) -> Said | None:
@@ -89,7 +116,7 @@ def all_together(ladder: Ladder) -> Said | None:
         return said(
             "no change that keeps the result gains {least} of {now}",
             least=percent(MATERIAL),
-            now=duration(ladder.before_ns),
+            now=durations(*_bounds(ladder, None)),
         )
     outcome = outcome_text(ladder, ladder.total)
     return said("{all_together}: {outcome}", all_together=_all(ladder), outcome=outcome)
@@ -121,35 +148,40 @@ def _left_out(ladder: Ladder) -> Said | str:
 
 
 def recording_note(ladder: Ladder) -> Said | None:
-    """Say how much of the time, and of gains on the host, may be profiling overhead; None if that
-    is zero or corrected."""
-    if not ladder.recording_ns or not any(rung.change.on_host for rung in ladder.rungs):
+    """Say what the ranges are: how much of the time may be profiling overhead; None if little is,
+    or it is corrected."""
+    if not _slowed(ladder):
         return None
-    if ladder.recording_ns < MATERIAL * ladder.before_ns:
-        return None
-    most = duration(ladder.recording_ns)
+    most = duration(ladder.recording_ns or 0)
+    if not ladder.replayed:
+        return said(
+            "ranges: recording operators costs at most {most} of {all}; --ops none: calls alone",
+            most=most,
+            all=duration(ladder.before_ns),
+        )
     if ladder.data_loader_ns:
         return said(
-            "recording costs at most {most} of this, with loading that could run beside the "
-            "device: predict --untraced MS takes it out",
+            "ranges: recording costs at most {most}, with loading that could run beside the "
+            "device; predict --untraced MS takes it out",
             most=most,
         )
     if ladder.stacks:
         return said(
-            "at most {most} of this is Python stacks: record without, or --untraced", most=most
+            "ranges: Python stacks cost at most {most}; record without, or --untraced MS",
+            most=most,
         )
     return said(
-        "at most {most} of this is recording: predict --untraced MS takes it out", most=most
+        "ranges: recording costs at most {most}; predict --untraced MS takes it out", most=most
     )
 
 
 def order_note(ladder: Ladder) -> Said | None:
     """Say which rungs would be in another order if the profiling overhead were more or less than
     half of its upper bound; None if there are none."""
-    if not ladder.unsure or recording_note(ladder) is None:
+    if not ladder.unsure or not _slowed(ladder):
         return None
     numbers = joined(", ", map(str, ladder.unsure))
-    return said("how much of that is recording decides the order of {numbers}", numbers=numbers)
+    return said("how much it costs decides the order of {numbers}", numbers=numbers)
 
 
 def cold_note(ladder: Ladder) -> Said | None:
@@ -183,28 +215,6 @@ def _marks_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
         yield said("pays only after {rung}", rung=rung.pays_after)
     if rung.change.cuda_graph and ladder.data_loader_ns:
         yield said("the DataLoader and its copies cannot be captured")
-
-
-def _overhead_of(ladder: Ladder, rung: Rung) -> Iterator[Said]:
-    """Yield how much of a rung's gain may be profiling overhead."""
-    gain_ns, certain_ns = ladder.before_ns - rung.alone.ns, max(rung.certain_ns or 0.0, 0.0)
-    if not _has_overhead(ladder, rung):
-        return
-    if certain_ns < _SMALL * gain_ns:
-        yield said("all of the gain may be profiling overhead")
-    elif certain_ns < gain_ns / 2:
-        certain = duration(certain_ns)
-        yield said("all but {certain} of the gain may be profiling overhead", certain=certain)
-    else:
-        part = duration(gain_ns - certain_ns)
-        yield said("up to {part} of the gain is profiling overhead", part=part)
-
-
-def _has_overhead(ladder: Ladder, rung: Rung) -> bool:
-    """Whether a twentieth or more of a rung's gain may be profiling overhead."""
-    if not rung.change.on_host or rung.certain_ns is None or recording_note(ladder) is None:
-        return False
-    return rung.certain_ns < _NEARLY_ALL * (ladder.before_ns - rung.alone.ns)
 
 
 # --- The brief form, for the first screen and the 40 lines of a terminal.
@@ -249,8 +259,7 @@ def _record_again(ladder: Ladder) -> Said | None:
     """Advise to record again if first calls are much of the run, or if most of the first rung's
     gain may be the overhead of Python stacks."""
     slowed = ladder.stacks and any(
-        _has_overhead(ladder, rung)
-        and (rung.certain_ns or 0.0) < (ladder.before_ns - rung.alone.ns) / 2
+        _slowed(ladder) and (rung.certain_ns or 0.0) < (ladder.before_ns - rung.alone.ns) / 2
         for rung in ladder.rungs[:1]
     )
     if ladder.cold and slowed:
@@ -259,10 +268,7 @@ def _record_again(ladder: Ladder) -> Said | None:
         return said("What to do first: warm up and record again; then, by replay")
     if not slowed:
         return None
-    return said(
-        "What to do first: record without Python stacks (up to {most}); then, by replay",
-        most=duration(ladder.recording_ns or 0),
-    )
+    return said("What to do first: record without Python stacks; then, by replay")
 
 
 def _advice(ladder: Ladder, number: int) -> Advice:
@@ -283,14 +289,16 @@ def _advice(ladder: Ladder, number: int) -> Advice:
             gain = outcome_text(ladder, rung.after, last.after or last.alone)
             notes.append(said("counted after {numbers}", numbers=numbers))
         else:
-            after = said(
-                "after {numbers}: {time}, {factor}",
-                numbers=numbers,
-                time=duration(rung.after.ns),
-                factor=factor(ladder.before_ns, rung.after.ns),
-            )
+            now, then = _bounds(ladder, None), _bounds(ladder, rung.after)
+            after = said("after {numbers}: {time}", numbers=numbers, time=durations(*then))
+            if now[0] == now[1]:
+                after = said(
+                    "after {numbers}: {time}, {factor}",
+                    numbers=numbers,
+                    time=durations(*then),
+                    factor=_factors(now, then),
+                )
             notes.append(after)
-    notes += _overhead_of(ladder, rung)
     findings = rung.change.findings
     return Advice(
         finding=findings[0] if findings else None,
@@ -319,7 +327,7 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
                 "options of profile-sd3 predict that give the same figures."
             )
         )
-        now, lead = duration(ladder.before_ns), said("The run takes {now}.")
+        now, lead = durations(*_bounds(ladder, None)), said("The run takes {now}.")
         if ladder.pipelines > 1:
             lead = said("A pipeline call takes {now}.")
         yield Part(lead=said(lead.template, now=now), table=_table(ladder), notes=tuple(notes))
@@ -360,7 +368,14 @@ def _row(ladder: Ladder, number: int, rung: Rung) -> tuple[object, ...]:
         ladder.before_ns / alone.ns if alone.ns else None,
         None if after is None else round(after.ns),
         None if after is None or not after.ns else ladder.before_ns / after.ns,
-        "; ".join((*_interval(alone), *rung.change.options, *_marks_of(ladder, rung))),
+        "; ".join(
+            (
+                *_interval(alone),
+                *_range(ladder, alone),
+                *rung.change.options,
+                *_marks_of(ladder, rung),
+            )
+        ),
     )
 
 
@@ -369,12 +384,19 @@ def _interval(found: Outcome) -> Iterator[str]:
         yield f"{duration(found.low)} to {duration(found.high)}"
 
 
+def _range(ladder: Ladder, found: Outcome) -> Iterator[str]:
+    now, then = _bounds(ladder, None), _bounds(ladder, found)
+    if now[0] != now[1]:
+        yield _factors(now, then)
+
+
 SECTION = SectionKind("ladder", 15, TITLE, _parts)
 
 
 def ladder_report(ladder: Ladder) -> Report:
     """The report that `predict` prints without a scenario: the ladder of the run."""
-    headline = said("{now} now", now=duration(ladder.before_ns))
+    now = durations(*_bounds(ladder, None))
+    headline = said("{now} now", now=now)
     together = all_together(ladder)
     if together is not None:
         headline = said("{together}", together=sentence(together))
@@ -382,12 +404,12 @@ def ladder_report(ladder: Ladder) -> Report:
         outcome = outcome_text(ladder, best.alone)
         headline = said("At best {outcome}: {change}", outcome=outcome, change=best.change.action)
     elif ladder.refused is not None:
-        headline = said("{now} now: no change can be replayed", now=duration(ladder.before_ns))
+        headline = said("{now} now: no change can be replayed", now=now)
     elif not ladder.rungs:
         headline = said(
             "{now} now: no change that can be replayed gains {least} of it",
             least=percent(MATERIAL),
-            now=duration(ladder.before_ns),
+            now=now,
         )
     asked = said(
         "Ask for more with --steps, --guidance, --drop, --place, --precision, --batch, --size, "
@@ -428,6 +450,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
         return None
     return {
         "before_ns": round(ladder.before_ns),
+        "before_least_ns": None if ladder.least_ns is None else round(ladder.least_ns),
         "why_not": ladder.why_not or None,
         "rungs": [
             {
@@ -458,7 +481,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
 def _outcome(found: Outcome | None) -> dict[str, int | None] | None:
     if found is None:
         return None
-    bounds = {"low_ns": found.low, "high_ns": found.high}
+    bounds = {"low_ns": found.low, "high_ns": found.high, "least_ns": found.least_ns}
     return {
         "ns": round(found.ns),
         **{name: None if value is None else round(value) for name, value in bounds.items()},

@@ -53,7 +53,13 @@ from profiler.prediction.requests import (
     simulate_drawn,
 )
 from profiler.prediction.scenario import Assumption, Scenario, Unknown, check
-from profiler.prediction.workload import RequestGraph, Workload, with_pieces, workload_of
+from profiler.prediction.workload import (
+    RequestGraph,
+    Workload,
+    shortened,
+    with_pieces,
+    workload_of,
+)
 from profiler.run.intervals import Stretches, ends
 from profiler.run.launches import device_work, launches_of
 from profiler.run.run import Run
@@ -393,6 +399,27 @@ class Predictor:
             return None
         found = copy(self)
         found.paced, found.recorded = True, replace(basis, host=0 * basis.host, pace=0.0)
+        return found
+
+    @cached_property
+    def lightly_recorded(self) -> Predictor | None:
+        """This predictor of calls without launches, each shorter by the most that recording may
+        have added: by its operators' estimated cost, then all in proportion down to the shortest
+        untraced time. None if that is not known, or calls launch work."""
+        cost = self.analysis.run.overhead
+        total_ns, least_ns, events = cost.operators_ns, cost.untraced_low_ns, cost.operator_events
+        if self.launches is not None or self.refused is not None:
+            return None
+        if total_ns is None or least_ns is None or not cost.untraced_ns or not events:
+            return None
+        calls = self.run.calls.select("call", "duration_ns", "ops_traced")
+        recorded = self.run.commands.group_by("call").agg(operators=pl.len())
+        calls = calls.join(recorded, on="call", how="left", maintain_order="left")
+        own = 1 - pl.col("operators").fill_null(0) * (total_ns / events) / pl.col("duration_ns")
+        shorter = own.clip(0, 1) * (least_ns / cost.untraced_ns)
+        factors = calls.select(pl.when("ops_traced").then(shorter).otherwise(1.0)).to_series()
+        found = copy(self)
+        found.workload = shortened(self.run, self.workload, factors.to_list())
         return found
 
     @cached_property

@@ -412,6 +412,14 @@ def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
     return (pieces.pipeline, encode, tuple(sorted(in_steps)), decode, len(pieces.steps))
 
 
+def shortened(run: Run, workload: Workload, factors: Sequence[float]) -> Workload:
+    """Return `workload` of `run` with its recorded calls multiplied by `factors`, one per row of
+    the run's calls."""
+    pieces = pieces_of(run, PipelineCalls.of(run))
+    cut = [one for one in pieces if one.number in workload.numbers]
+    return with_pieces(workload, cut, factors)
+
+
 def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
     """Untraced over traced time by submodule: as capture measured it, else if there are enough
     calls of both kinds."""

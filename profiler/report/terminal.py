@@ -114,7 +114,6 @@ _GAP = 2
 _NAME = 30  # characters that a row's name keeps
 _GAIN = 16
 _NARROWEST = 20  # characters of a text beside its label
-_NARROWEST_ACTION = 8  # beside its outcome: at most 32 of 40 columns
 _LONGEST_NOTE = 240  # characters of a note on how the run was chosen
 
 
@@ -284,23 +283,37 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
 
 
 def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
-    """Yield one line per rung: times before and after, what to do, and remarks; then all together.
-    The last rungs are left out if there is little room."""
+    """Yield the rungs, then all together. The last rungs are left out if there is little room."""
     rungs = opening.advice[: 2 * room.findings - 1]
-    gains = [_plain(clean(one.gain)) for one in rungs]
-    number = len(str(len(gains)))
-    indent = number + _GAP + max(map(cell_len, gains)) + _GAP
-    beside = max(width - indent, _NARROWEST_ACTION)
-    for place, (one, gain) in enumerate(zip(rungs, gains, strict=True), 1):
-        more = f" · {clean(one.change)}" if one.change else ""
-        for row, part in enumerate(_parts(clean(one.title) + more, beside, room.rung_lines)):
-            head = "" if row else f"{place:>{number}}{' ' * _GAP}{gain}"
-            line = Text(head + " " * (indent - cell_len(head)), style="green")
-            yield line.append(part, style="not dim not bold default")
+    number = len(str(len(rungs)))
+    for place, one in enumerate(rungs, 1):
+        for row, line in enumerate(_rung(one, max(width - number - _GAP, _NARROWEST), room)):
+            head = "" if row else str(place)
+            yield Text(f"{head:>{number}}{' ' * _GAP}").append_text(line)
     notes = [(opening.advice_total, "bold")] if opening.advice_total else []
     for note, style in (*notes, *((note, "dim") for note in opening.advice_notes)):
         text = " " * (number + _GAP) + _plain(clean(note))
-        yield from _text_lines(text, width, room.lines, style)
+        lines = max(room.lines, min(room.rung_lines, 2) if style == "bold" else 1)
+        yield from _text_lines(text, width, lines, style)
+
+
+def _rung(one: Advice, width: int, room: _Room) -> Iterator[Text]:
+    """Yield what to do and its outcome in one line if that is wide enough, else in two, and the
+    remarks behind."""
+    title, gain = _plain(clean(one.title)), _plain(clean(one.gain))
+    remarks = f" · {clean(one.change)}" if one.change else ""
+    beside = width - cell_len(gain) - _GAP
+    if room.rung_lines == 1 or cell_len(title) <= beside:
+        head, rows = f"{shorten(title, max(beside, 1))}{' ' * _GAP}", room.rung_lines
+    else:
+        head, rows = "", max(room.rung_lines - 1, 1)
+        yield from map(Text, _parts(title, width, room.rung_lines - rows))
+    for row, part in enumerate(_parts(f"{head}{gain}{remarks}", width, rows)):
+        line = Text(part, style="dim" if row else "")
+        if not row:
+            line.stylize("green", len(head), len(head) + len(gain))
+            line.stylize("dim", len(head) + len(gain))
+        yield line
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:

@@ -180,7 +180,7 @@ def test_a_prediction_starts_from_the_pipeline_call_that_ended():
     assert all(part.after_ns <= 1.01 * part.before_ns for part in found.submodules)
     ladder = ladder_of_analysis(analysed("sd35-streams")[1])
     lead = next(ladder_parts(ladder)).lead.replace("\N{NO-BREAK SPACE}", " ")
-    assert lead == "A pipeline call takes 890 ms."
+    assert lead == "A pipeline call takes 429 to 890 ms."
 
 
 def test_predictions_advise_nothing_that_the_producer_lacks():
@@ -265,12 +265,12 @@ def kept(ladder):
     return [one.change.options for one in rungs]
 
 
-def test_a_rung_says_how_much_of_its_gain_is_the_hosts():
+def test_a_rung_gains_less_if_the_host_is_never_late():
     """Moving FLUX's data takes its device 82 of the 151 ms that it gains at best."""
     opening = build_report(ReportInput(analysed("flux-eager")[1], 0, 1)).opening
     (moves,) = [one for one in opening.advice if "Keep one type" in str(one.title)]
-    said = str(moves.change).replace("\N{NO-BREAK SPACE}", " ")
-    assert said == "at best; up to 68.4 ms of the gain is profiling overhead"
+    gain = str(moves.gain).replace("\N{NO-BREAK SPACE}", " ")
+    assert gain == "795 to 999 ms → 713 to 848 ms, 1.12× to 1.18×"
 
 
 def test_the_graphs_of_a_ladder_are_what_recorded_graphs_took():

@@ -16,6 +16,7 @@ from profiler.analysis import Analysis, Bound, change, profiling_overhead
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.health import is_sound
 from profiler.prediction.ladder import ladder_of_analysis
+from profiler.prediction.ladder_section import outcome_text
 from profiler.text import duration, percent
 from profiler.trace.events import device_kind
 
@@ -79,7 +80,7 @@ def _what_first(analysis: Analysis) -> Iterator[str]:
     ladder = ladder_of_analysis(analysis)
     if ladder is not None and ladder.rungs:
         first = ladder.rungs[0]
-        yield f"{duration(ladder.before_ns)} → {duration(first.alone.ns)}"
+        yield plain(outcome_text(ladder, first.alone))
         yield str(first.change.action)
         return
     gaining = [finding for finding in analysis.findings if finding.cost_ns]

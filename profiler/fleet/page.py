@@ -49,8 +49,7 @@ from profiler.fleet.text import (
     when,
 )
 from profiler.plugins import plain_text
-from profiler.report.html.library import script_hash
-from profiler.report.html.page import (
+from profiler.report.html.library import (
     Top,
     contents,
     definitions,
@@ -58,6 +57,7 @@ from profiler.report.html.page import (
     embedded,
     filled,
     modules,
+    script_hash,
     script_of,
     style_sheet,
     template,

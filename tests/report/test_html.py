@@ -19,7 +19,8 @@ from profiler.analysis import Selection
 from profiler.analysis.analyze import analyze
 from profiler.errors import OutputError
 from profiler.report import html_page, write_html
-from profiler.report.html.page import embedded, page_scripts
+from profiler.report.html.library import embedded
+from profiler.report.html.page import page_scripts
 from profiler.trace import Drop, DropKind
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why

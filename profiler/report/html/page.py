@@ -9,14 +9,10 @@ Content-Security-Policy runs only the scripts whose hashes it lists and loads no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from graphlib import TopologicalSorter
 from html import escape
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -33,7 +29,6 @@ from profiler.analysis.document import (
     ROLE_COLOURS,
     SURFACE,
     Advice,
-    Colour,
     Fact,
     Group,
     Opening,
@@ -43,7 +38,6 @@ from profiler.analysis.document import (
     SectionGroup,
     Summary,
     TableView,
-    Theme,
     submodule_colours,
 )
 from profiler.analysis.finding_text import evidence_pairs, saving, words
@@ -55,7 +49,22 @@ from profiler.analysis.roofline_section import bounds
 from profiler.files import ascii_json, write_atomically
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart, draw
-from profiler.report.html.library import Packing, script_hash
+from profiler.report.html.library import (
+    THEMES,
+    Packing,
+    Top,
+    contents,
+    definitions,
+    document,
+    embedded,
+    filled,
+    modules,
+    pairs,
+    script_hash,
+    script_of,
+    style_sheet,
+    template,
+)
 from profiler.report.html.tables import (
     busy_json,
     filled_columns,
@@ -70,115 +79,14 @@ from profiler.report.language import (
     catalogue,
     page_messages,
     spoken,
-    spoken_template,
     titled,
     translations,
 )
 from profiler.run.run import Run
 from profiler.text import Noun, Said, count, joined, said, sentence_of
-from profiler.trace import __version__
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison
-
-
-# --- The building blocks of pages: scripts, style sheets, data in a script element, and the policy
-# that lets a browser run only these scripts and load nothing.
-
-
-THEMES: tuple[Theme, Theme] = ("light", "dark")
-
-
-def embedded(data: Any) -> str:
-    """Return `data` as JSON for a script element: nothing in it can end the element."""
-    return ascii_json(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def template(name: str) -> str:
-    """Read a script, style sheet or page template by the name of its file."""
-    place = resources.files("profiler.report.html") / "templates" / name
-    return place.read_text(encoding="utf-8")
-
-
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export ", re.MULTILINE)
-
-
-def modules(entry: str, loaded: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the module `entry` after all modules that it imports, in import order, without those
-    in `loaded`. Raises `graphlib.CycleError` for modules that import each other."""
-    imports: dict[str, list[str]] = {}
-    wanted = [entry]
-    while wanted:
-        name = wanted.pop()
-        if name not in imports:
-            wanted += imports.setdefault(name, _IMPORT.findall(template(name)))
-    order = TopologicalSorter(imports).static_order()
-    return tuple(name for name in order if name not in loaded)
-
-
-def script_of(names: Iterable[str]) -> str:
-    """Join the modules into one script, in which each sees the declarations of those before it."""
-    plain = (_EXPORT.sub("", _IMPORT.sub("", template(name))) for name in names)
-    return "\n".join(['"use strict";', *plain])
-
-
-class Top(Struct, frozen=True):
-    """The bar above a page: its list of `contents`, as HTML, and a skip link before it to the
-    element with the id `place`; `skip` is its text."""
-
-    contents: str
-    place: str = "summary"
-    skip: str = said("Skip to the summary")
-
-
-def filled(name: str, **parts: str) -> str:
-    """The page in that file of ours, below its bar: its places filled, its footer among them."""
-    footer = said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
-    return Template(spoken_template(template(name))).substitute(parts, footer=spoken(footer))
-
-
-def document(top: Top, body: str, title: str, style: str, scripts: Sequence[str]) -> str:
-    """Return a whole page: `title` is its element, `scripts` are hashes of scripts that may run."""
-    bar = Template(spoken_template(template("top.html"))).substitute(
-        contents=top.contents, place=top.place, skip=spoken(top.skip)
-    )
-    return Template(template("shell.html")).substitute(
-        policy=_policy(*scripts),
-        version=escape(__version__),
-        title=title,
-        css=style,
-        top=bar,
-        body=body,
-    )
-
-
-def _policy(*hashes: str) -> str:
-    """The Content-Security-Policy: only scripts with these hashes run, and nothing is loaded."""
-    rules = (
-        "default-src 'none'",
-        "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(rules)
-
-
-def style_sheet(*names: str) -> str:
-    """Return the named style sheets with the colours of both themes."""
-    light, dark = (
-        " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
-        for theme in THEMES
-    )
-    sheet = "".join(map(template, names))
-    return Template(sheet).substitute(light=light, dark=dark, font=FONT)
-
-
-def pairs(colours: Mapping[str, Colour]) -> dict[str, dict[str, str]]:
-    """Return colours in the form that scripts read: one per theme."""
-    return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}
 
 
 # --- The size of a figure on the page, which is known before the figure is drawn.
@@ -307,11 +215,6 @@ def _button(kind: str, value: str, text: str) -> str:
 # --- Sections as HTML: headings, sentences, and placeholders for figures and tables.
 
 
-def contents(names: Iterable[tuple[str, str]]) -> str:
-    """Return links to sections, given their keys and names."""
-    return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
-
-
 _GROUPS: dict[SectionGroup, Said] = {
     SectionGroup.FINDINGS: said("Findings"),
     SectionGroup.MODEL: said("Model"),
@@ -417,13 +320,6 @@ def _groups(groups: Sequence[Group]) -> str:
         for group in groups
     )
     return f'<div class="groups">{lists}</div>{of_whole()}' if lists else ""
-
-
-def definitions(rows: Iterable[tuple[str, str]]) -> str:
-    """Pairs of name and value, for a list of such."""
-    return "".join(
-        f"<div><dt>{spoken(name)}</dt><dd>{spoken(value)}</dd></div>" for name, value in rows
-    )
 
 
 # --- The report in the page's form: sections as HTML, tables and figures as JSON.

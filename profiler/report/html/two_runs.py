@@ -40,11 +40,8 @@ from profiler.compare.text import difference_text, reason_text
 from profiler.compare.tree import Timeline
 from profiler.files import write_atomically
 from profiler.report.charts.style import FONT
-from profiler.report.html.library import script_hash
-from profiler.report.html.page import (
-    Body,
+from profiler.report.html.library import (
     Top,
-    body_of,
     contents,
     definitions,
     document,
@@ -52,10 +49,12 @@ from profiler.report.html.page import (
     filled,
     modules,
     pairs,
+    script_hash,
     script_of,
     style_sheet,
     template,
 )
+from profiler.report.html.page import Body, body_of
 from profiler.report.html.tables import described, waterfall_html
 from profiler.report.language import page_messages, spoken, titled
 from profiler.run.columns import FLOAT64, INT64, LAYER, STRING, Column, col

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -77,9 +77,15 @@ class Chained(Struct, frozen=True):
     norm_kind: str
 
 
-def chained_kinds(order: Sequence[int], operations: Mapping[int, Operation]) -> dict[int, Chained]:
+_NEARLY_ALL = 0.9  # of the commands of a kind
+
+
+def chained_kinds(
+    order: Sequence[int], operations: Mapping[int, Operation], mixed: Collection[int] = ()
+) -> dict[int, Chained]:
     """The kinds most of whose commands are part of a chain, with its role. `order` is the kind of
-    each command of the call in order of start, `operations` the operation of each kind."""
+    each command of the call in order of start, `operations` the operation of each kind. `mixed` are
+    kinds that have the commands of all modules: of these nearly all must be part of a chain."""
     letters = {
         kind: _LETTERS.get(operation.word) or _BY_SORT.get(operation.sort, "o")
         for kind, operation in operations.items()
@@ -96,7 +102,7 @@ def chained_kinds(order: Sequence[int], operations: Mapping[int, Operation]) -> 
     found = {}
     for kind, counted in votes.items():
         chained, count = counted.most_common(1)[0]
-        if 2 * count > total[kind]:
+        if count > (_NEARLY_ALL if kind in mixed else 0.5) * total[kind]:
             found[kind] = chained
     return found
 

@@ -254,7 +254,8 @@ class SubmoduleKinds:
         gates = {n for n, shapes in softmaxes.items() if shapes and self._is_gate(shapes)}
         counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
         chained = [n for n in order if n not in counting and n not in gates]
-        self._chained = chained_kinds(chained, self._operations)
+        nowhere = {n for n, row in rows.items() if row.place == row.op_type and not row.shapes}
+        self._chained = chained_kinds(chained, self._operations, nowhere)
         self._rotating = frozenset(
             path for n, path in attention.items() if path and self._marks_rotation(n)
         )

@@ -41,6 +41,16 @@ def test_rms_norm_of_torch_by_hand():
     assert [role for role, _, _ in found] == ["norm", "data_movement", *["norm"] * 4]
 
 
+def test_operators_of_all_modules_in_one_kind_are_no_norm():
+    """Without modules and shapes all products are one kind: two of three are of the RMSNorm before
+    them, so they are elementwise. All powers are the norm's."""
+    words = ("pow", "mean", "add", "rsqrt", "mul", "mul", "cat", "mul")
+    found = roles(*((f"aten::{word}", f"aten::{word}", None) for word in words))
+    named = dict(zip(words, (role for role, _, _ in found), strict=True))
+    assert named["mul"] == "elementwise"
+    assert {named[word] for word in ("pow", "mean", "add", "rsqrt")} == {"norm"}
+
+
 def test_layer_norm_by_hand():
     """ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div."""
     words = ("ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div")

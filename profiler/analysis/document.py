@@ -373,7 +373,7 @@ ROLE_COLOURS = {  # hues that nothing else has; chosen to differ for colour-blin
     "convolution": Colour("#33a182", "#76e9d4"),
     "resample": Colour("#5f1840", "#ae9b0d"),
     "rope": Colour("#233170", "#edcc95"),
-    "residual": Colour("#760a03", "#b5767f"),
+    "residual": Colour("#424408", "#ab7684"),
     "adapter": Colour("#0c6c68", "#71ca5d"),
     "sampling": Colour("#8754ab", "#657e4b"),
     "random": Colour("#604573", "#ed6fb0"),

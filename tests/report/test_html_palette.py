@@ -170,6 +170,16 @@ def test_roles_stay_apart(theme):
     assert twins(ROLE_COLOURS, theme) == []
 
 
+def test_no_common_role_looks_like_an_alarm():
+    """On a light page red is for lost data: the residual's red was 9 from it. Dark alarms are text
+    with a frame, on a page whose roles are pale."""
+    roles = {name: colour for name, colour in ROLE_COLOURS.items() if name not in _RARE}
+    alert, *seen = [
+        cielab(colour.light, VIEWERS["normal"]) for colour in (PAGE["alert"], *roles.values())
+    ]
+    assert min(ciede2000(alert, one) for one in seen) > 12
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [("#325cc4", "#6a72e2"), ("#a34100", "#c15b00"), ("#518759", "#67a273")],

@@ -516,9 +516,9 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
         known.sort(key=lambda row: -row["idle_share"])
         return (
             _range(known, waits, total),
-            _device(known[0], waits.get(known[0]["device"]), total),
+            _device(known[0], waits.get(known[0]["device"]), total, alone=False),
         )
-    facts = [_device(row, waits.get(row["device"]), total) for row in known]
+    facts = [_device(row, waits.get(row["device"]), total, alone=len(known) == 1) for row in known]
     untraced = [
         row
         for row in rows
@@ -530,16 +530,21 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
     return (*facts, *_untraced(untraced[: _MOST - len(facts)], busy_unknown(info.health)))
 
 
-def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int) -> Fact:
+def _device(
+    row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int, *, alone: bool
+) -> Fact:
     """Return the line of a device: `rocm:2`: `busy 60 %`, `idle 40 %: launch-bound 38 %, between
-    calls 2.0 %`."""
+    calls 2.0 %`. Beside others (not `alone`) it lacks what was recorded of them."""
     idle = said("idle {share}", share=percent(row["idle_share"]))
     causes = _causes(waits, total) if waits is not None and total else []
     if causes:
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
     lost = 1 - row["utilization"] - row["idle_share"]
     if lost >= _WORTH:
-        idle = said("{idle}; not recorded {share} of end to end", idle=idle, share=percent(lost))
+        missing = said("{idle}; not recorded of this device alone {share}")
+        if alone:
+            missing = said("{idle}; not recorded {share} of end to end")
+        idle = said(missing.template, idle=idle, share=percent(lost))
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 

@@ -471,8 +471,11 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     fired = {finding.rule for finding in analysis.findings}
     for fact in coverage_facts(analysis.run.coverage):
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
+    several = analysis.devices["idle_share"].count() > 1
     for fact in unrecorded_facts(analysis):
         note = said("counted neither as idle nor as end to end")
+        if several:
+            note = said("of no device, counted neither as idle nor as end to end")
         yield replace(fact, note=note, remark=True)
     yield from host_times_facts(analysis)
     recording = analysis.run.recording
@@ -551,6 +554,8 @@ def _shapes(of: ReportInput) -> TableView | None:
     columns: list[str | Column] = [*_SHAPES]
     if not known:
         columns[0] = renamed(SHAPES, "label", label=said("op type"))
+        if noun_of(of.analysis) == Noun.KERNELS:  # which of them are one execution is not known
+            columns[-1] = renamed(SHAPES, "executions", label=said("kernels"), importance=3)
         title = said("Costliest op types, {which}: no shapes were recorded", which=which)
     elif shown == _COSTLIEST and len(products) and products["row"][0] >= shown:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)

@@ -10,6 +10,7 @@ that takes all of it, waiting that is little.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ _MOVED = 0.01  # of the run: so much transferring is no computing
 _COMMUNICATED = 0.01  # of busy time: so much communicating is no computing
 _ENCODERS = "text_encoder"
 _SEVERAL_ENCODERS = said("text encoders")
+
+_PROCESS = re.compile(r"process_\d+")  # the name of a process whose calls are not known
 
 _BETWEEN = "host_ns"  # before the first call and behind the last one, too
 
@@ -124,7 +127,7 @@ def _what(analysis: Analysis) -> str:
     if account.in_iterations:
         parts.append(counted(account.iterations, "iteration"))
     if not parts and analysis.run.calls:
-        parts.append(counted(analysis.run.calls, "call"))
+        parts.append(_calls(analysis))
     if not parts:
         parts.append(counted(analysis.run.commands, "command"))
     job = analysis.inputs.run.info.job
@@ -134,6 +137,20 @@ def _what(analysis: Analysis) -> str:
     elif job is not None and len(job.ranks) > 1:
         parts.append(counted(len(job.ranks), "rank"))
     return joined(", ", parts)
+
+
+def _calls(analysis: Analysis) -> Said:
+    """`"1 call"`, `"400 calls of jit_f"`, `"414 calls of 4 submodules"`, or `"2 processes"` if no
+    calls of theirs are known: pipeline calls are counted beside them."""
+    number = analysis.run.calls
+    names = analysis.submodules.filter(pl.col("calls") > 0)["submodule"].to_list()
+    if number == len(names) > 1 and all(map(_PROCESS.fullmatch, names)):
+        return said("{number} processes", number=count(number))
+    calls = counted(number, "call")
+    if number == 1 or not names:
+        return calls
+    of = names[0] if len(names) == 1 else counted(len(names), "submodule")
+    return said("{calls} of {of}", calls=calls, of=of)
 
 
 def _passed(account: Accounting, total: int) -> str:

@@ -230,7 +230,10 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     if not ladder.rungs:
         if ladder.refused is None or not opening.advice:
             return opening
-        why = said("gains are upper bounds: {why}", why=worded_note(ladder.refused))
+        why = said(
+            "upper bounds, not outcomes, as the run is not replayed: {why}",
+            why=worded_note(ladder.refused),
+        )
         return replace(opening, advice_notes=(*opening.advice_notes, why))
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None if keeping == 1 else all_together(ladder)

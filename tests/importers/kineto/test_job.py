@@ -342,7 +342,7 @@ def test_shared_ranks_agree_with_their_truth():
         busy, idle = row["utilization"], row["idle_share"]
         text = said_of[row["device"]]
         assert f"busy {percent(busy)}, idle {percent(idle)}: " in text
-        assert text.endswith(f"; not recorded {percent(1 - busy - idle)} of end to end")
+        assert text.endswith(f"; not recorded of this device alone {percent(1 - busy - idle)}")
     text = headline(made, 0)
     whole = duration(total + made.accounting.unrecorded_ns)
     assert (whole, text.partition(" for ")[0]) == (

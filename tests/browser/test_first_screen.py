@@ -75,7 +75,7 @@ def test_plotly_runs_behind_the_first_screen(chromium: Any, path: Path) -> None:
     with opened(chromium, path, viewport=_SCREEN) as report:
         usable(report)
         assert report.page.evaluate("performance.getEntriesByName('plotly').length") == 0
-        report.page.locator("nav a[href='#time']").click()
+        report.page.locator("nav a[href='#time']:not(.group)").click()
         report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
         assert report.page.locator("#time .figure svg.main-svg").count() > 0
         times = report.page.evaluate(
@@ -318,7 +318,10 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
     inside = Command(0, "cuda:0", "s", "compute", "k", 5000, 4000)
     before = Command(-1, "cuda:0", "s", "compute", "k", 0, 3000)
     curve = ["busy (any stream)", "waiting"]
-    for commands, names in (([inside], curve), ([before, inside], [*curve, "no call"])):
+    for commands, names in (
+        ([inside], curve),
+        ([before, inside], [*curve, "work outside of calls"]),
+    ):
         page = page_of(make_run([call], commands), tmp_path)
         with opened(chromium, page, viewport=_SCREEN) as report:
             usable(report)

@@ -86,14 +86,15 @@ def test_advice_leads_to_its_finding(generated):
 
 
 def test_bookkeeping_stands_out_only_where_something_is_wrong():
-    """A whole run has one quiet line; a drop comes first in it, as an alert with its note."""
+    """A whole run has one quiet line; a drop comes before it, framed alone, with its note."""
     quiet = header_html(report_of(analyze(tiny_run())))["bookkeeping"]
     assert quiet.startswith('<details class="bookkeeping"><summary>')
     assert 'role="alert"' not in quiet
     drop = Drop(DropKind.TRUNCATED_FILE, "006.pb", 512, "bytes", why("cut: copy it again"))
     text = header_html(report_of(analyze(tiny_run(drops=(drop,)))))["bookkeeping"]
-    assert text.startswith('<details class="bookkeeping wrong"><summary>')
-    assert text.count('role="alert"') == 1
+    alerts, line = text.split('<details class="bookkeeping"><summary>')
+    assert alerts.startswith('<div class="alerts"><strong role="alert">')
+    assert 'role="alert"' not in line
     assert text.index("Lost data") < text.index("Profiling overhead")
     assert "cut: copy it again" in text
 
@@ -437,22 +438,25 @@ def test_a_sum_over_devices_says_so():
     assert found["together"] == {"devices": 2, "passed": 100}
 
 
-def test_a_sum_over_devices_is_the_run_of_each():
-    """One device is in a call for 100 of 100 ns, another for 30: the run is 200 wide, and 70 are a
-    node. What is drawn 50 % wide is 50 % of the run."""
+@pytest.mark.parametrize("outside", [0, 20])
+def test_a_sum_over_devices_is_the_run_of_each(outside):
+    """One device is in a call for 100 of 100 ns, another for 30: the run is 200 wide, and 70 are
+    outside of calls: idle, but for the work that ran there. What is drawn 50 % wide is 50 % of the
+    run."""
     calls = [
         make_call(0, "long", 0, 100, device="cuda:0"),
         make_call(1, "short", 10, 40, device="cuda:1"),
     ]
     commands = [Command(0, "cuda:0", "s", "compute", "k", 0, 100)]
     commands += [Command(1, "cuda:1", "s", "compute", "k", 10, 30)]
+    commands += [Command(-1, "cuda:1", "s", "compute", "k", 60, outside)] * bool(outside)
     found = icicle_json(analyze(make_run(calls, commands, [make_span("pipeline", "p", 0, 100)])))
-    values = found["values"]
+    values, kinds = found["values"], found["codes"]["kind"]
     first = [row for row, parent in enumerate(found["parent"]) if parent == 0]
-    names = {
-        values["name"][row]: (values["elapsed_ns"][row], values["share"][row]) for row in first
-    }
-    assert names == {"denoise": (130, 0.65), "outside of its calls": (70, 0.35)}
+    names = {kinds[row]: (values["elapsed_ns"][row], values["share"][row]) for row in first}
+    idle = 70 - outside
+    expected = {"stage": (130, 0.65), "waiting": (idle, idle / 200)}
+    assert names == expected | ({"no_call": (outside, outside / 200)} if outside else {})
     assert (values["elapsed_ns"][0], values["share"][0]) == (200, 1.0)
 
 

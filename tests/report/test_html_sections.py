@@ -68,10 +68,11 @@ def test_sections_go_from_the_whole_to_its_parts(everything):
 
 
 def test_the_contents_lead_to_every_section(everything):
-    """Each section has a link, summary and timeline too, below the name of its group."""
-    links = re.findall(r'href="#(\w+)"', everything.contents)
+    """Each section has a link, summary and timeline too, below the name of its group, which leads
+    to the first."""
+    links = re.findall(r'<a(?: class="in-group")? href="#(\w+)"', everything.contents)
     assert links == ["summary", "timeline", *sections(everything)]
-    groups = re.findall(r'<span class="group">(.*?)</span>', english(everything.contents))
+    groups = re.findall(r'<a class="group" href="#\w+">(.*?)</a>', english(everything.contents))
     assert groups == ["Findings", "Model", "Device", "Run"]
 
 

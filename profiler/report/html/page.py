@@ -230,9 +230,9 @@ def grouped_contents(sections: Sequence[Section]) -> str:
     for group, name in _GROUPS.items():
         own = [(one.key, one.title) for one in sections if one.group == group and one.title]
         alone = len(own) == 1 and own[0][1] == name
-        title = f'<span class="group">{spoken(name)}</span>' if own and not alone else ""
+        head = f'<a class="group" href="#{own[0][0]}">{spoken(name)}</a>' if own else ""
         inner = contents(own) if alone else contents(own).replace("<a ", '<a class="in-group" ')
-        links += title + inner
+        links += inner if alone else head + inner
     return links
 
 
@@ -423,7 +423,9 @@ def _advice(advice: Advice, number: int | None) -> str:
         gain = said("gain {gain}", gain=gain)
     figure = f' <b class="gain">{spoken(gain)}</b>' if gain else ""
     change = f'<span class="change">{spoken(advice.change)}</span>'
-    if not advice.outcome:
+    if advice.outcome:
+        figure = f"<br>{figure}"
+    else:
         change = f"<br>{change}"
     return f"<li>{title}{figure} {change}</li>"
 
@@ -471,16 +473,17 @@ def _paragraph(style: str, text: str) -> str:
 
 
 def _bookkeeping(summary: Summary, checks: tuple[Fact, ...]) -> str:
-    """Return one line on how far the report can be trusted; problems come first and stand out."""
-    wrong = any(fact.alert for fact in checks)
-    ordered = sorted(checks, key=lambda fact: (not fact.alert, not fact.remark))
-    items = "".join(map(_item, ordered))
+    """Return what is lost or contradictory, framed, and one line on how far the rest can be
+    trusted."""
+    alerts = "".join(_item(fact) for fact in checks if fact.alert)
+    quiet = sorted((fact for fact in checks if not fact.alert), key=lambda fact: not fact.remark)
     body = _missing(summary) + _facts(summary.facts)
     body += _paragraph("accounting", summary.accounting)
-    style = "bookkeeping wrong" if wrong else "bookkeeping"
     return (
-        f'<details class="{style}"><summary><span class="items">{items}</span> '
-        f'<span class="more">{spoken(_MORE)}</span></summary>{body}</details>'
+        (f'<div class="alerts">{alerts}</div>' if alerts else "")
+        + '<details class="bookkeeping"><summary><span class="items">'
+        + f'{"".join(map(_item, quiet))}</span> <span class="more">{spoken(_MORE)}</span></summary>'
+        + f"{body}</details>"
     )
 
 
@@ -626,6 +629,7 @@ def _first(
 ) -> dict[str, Any]:
     """The data of the first screen as JSON values."""
     strip = strip_json(timeline, busy_json(analysis, extent(run)[0]))
+    strip["carried"] = analysis.accounting.carried_over_ns
     strings = timeline.document["strings"]
     names = ("submodule", "stage")
     codes = {code for device in strip["devices"] for name in names for code in device[name]}

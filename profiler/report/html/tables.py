@@ -446,7 +446,7 @@ def _steps(timeline: Timeline) -> dict[str, list[int]]:
 
 
 # Kinds of nodes that the module tree lacks.
-WAITING, NO_CALL, NO_OPERATOR = "waiting", "no_call", "no_operator"
+WAITING, NO_CALL, NO_OPERATOR, LOST = "waiting", "no_call", "no_operator", "lost"
 _BESIDE = 1.01  # times the end-to-end time: beyond rounding
 _SEEN = 0.001  # of the run: smallest visible own time of a submodule
 _MAX_NODES = 600  # nodes in the page, so that the first screen stays small
@@ -479,13 +479,13 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     in_calls = waits.filter(pl.col("submodule").is_not_null())["wait_ns"].sum()
     waits_lack = bool(len(waits)) and in_calls < analysis.idle["idle_inside_ns"].sum()
     together = _together(analysis, tree)
-    kept = _of_devices(_without_only_stage(_with_waits(kept, waits)), together)
+    kept = _of_devices(_without_only_stage(_with_waits(kept, waits)), together, analysis.devices)
     place = {node: number for number, node in enumerate(kept["node"]) if node is not None}
     above_each = [place.get(node, -1) for node in kept["parent"]]
     columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
     coded = [column for column in columns if column.codes is not None]
     words = {word for column in coded for word in worded_column(column, kept[column.name].unique())}
-    words |= {*kept.filter(pl.col("kind").is_in([WAITING, NO_CALL, NO_OPERATOR]))["name"]}
+    words |= {*kept.filter(pl.col("kind").is_in([WAITING, NO_CALL, NO_OPERATOR, LOST]))["name"]}
     return {
         "columns": described(columns),
         "values": {column.name: plain_values(column, kept[column.name]) for column in columns},
@@ -534,7 +534,7 @@ def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
         inner = by_place.get((row["stage"], row["submodule"]), [])
         rest = row["self_ns"] - sum(length for *_, length in inner)
         if row["kind"] == Node.STAGE and rest > 0 and not waits.is_empty():
-            inner = [*inner, (NO_CALL, said("work in no call"), rest)]
+            inner = [*inner, (NO_CALL, said("work outside of calls"), rest)]
         if row["kind"] == Node.SUBMODULE and rest > _SEEN * whole and row["node"] in above:
             inner = [*inner, (NO_OPERATOR, said("outside of operators"), rest)]
         for kind, name, length in inner:
@@ -545,19 +545,35 @@ def _with_waits(tree: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=tree.schema)
 
 
-def _of_devices(tree: pl.DataFrame, together: dict[str, int] | None) -> pl.DataFrame:
-    """Scale the root of a run with summed devices to the run's duration per device; the excess over
-    the tree is a node for time outside of calls."""
+def _of_devices(
+    tree: pl.DataFrame, together: dict[str, int] | None, devices: pl.DataFrame
+) -> pl.DataFrame:
+    """Scale the root of a run with summed devices to the run's duration per device; what exceeds
+    the tree is outside of calls: idle, work, or not recorded, by the table of devices."""
     if together is None:
         return tree
-    whole = max(together["devices"] * together["passed"], tree["elapsed_ns"][0])
-    rest = whole - tree["elapsed_ns"][0]
-    root, name = pl.col("depth") == 0, said("outside of its calls")
+    passed = together["passed"]
+    whole = max(together["devices"] * passed, tree["elapsed_ns"][0])
+    root = pl.col("depth") == 0
     found = tree.with_columns(elapsed_ns=pl.when(root).then(whole).otherwise("elapsed_ns"))
-    if rest:
-        times = {"elapsed_ns": rest, "self_ns": rest, "parent": tree["node"][0], "depth": 1}
-        row = {"name": name, "own": name, "kind": NO_CALL, **times}
-        found = pl.concat([found, pl.DataFrame([row], schema=tree.schema)])
+    waited = int(tree.filter(pl.col("kind") == WAITING)["elapsed_ns"].sum())
+    rest = whole - tree["elapsed_ns"][0]
+    known = devices.filter(pl.col("calls_ns") > 0).select("utilization", "idle_share").drop_nulls()
+    busy, idle = (round(known[name].sum() * passed) for name in known.columns)
+    if len(known) < together["devices"]:
+        busy = idle = 0
+    parts = (
+        (WAITING, said("idle outside of calls"), idle - waited),
+        (NO_CALL, said("work outside of calls"), busy + waited - tree["elapsed_ns"][0]),
+        (LOST, said("not recorded"), rest),
+    )
+    for kind, name, most in parts:
+        length = max(min(most, rest), 0)
+        rest -= length
+        if length:
+            times = {"elapsed_ns": length, "self_ns": length, "parent": tree["node"][0], "depth": 1}
+            row = {"name": name, "own": name, "kind": kind, **times}
+            found = pl.concat([found, pl.DataFrame([row], schema=tree.schema)])
     return found.with_columns(share=pl.col("elapsed_ns") / whole)
 
 

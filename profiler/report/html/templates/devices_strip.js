@@ -100,7 +100,7 @@ export class DevicesStrip extends FirstCanvas {
   sentence(item) {
     if (item.part !== undefined) return this.ofPart(item);
     const { i, device } = item, { submodule, stage, step } = this.picks(item);
-    const what = [submodule ?? say("no call"), stage, step === null ? null : say("step {value}", { value: step })];
+    const what = [submodule ?? say("work outside of calls"), stage, step === null ? null : say("step {value}", { value: step })];
     const words = say("{device}: {what}, {duration} from {start}", {
       device: device.device, what: what.filter(Boolean).join(", "),
       duration: format.duration(device.duration[i]), start: format.instant(device.start[i]),
@@ -121,7 +121,7 @@ export class DevicesStrip extends FirstCanvas {
     for (const item of this.items) {
       const { left, top, width, height } = this.box(item), { submodule } = this.picks(item);
       const pair = page.palette.submodules[submodule], drawn = width - (width > 3 ? 0.8 : 0), named = width > 20 && height > 10;
-      if (!pair) this.frame(context, left, top, drawn, height, named ? [say("no call")] : [], item);
+      if (!pair) this.frame(context, left, top, drawn, height, named ? [say("work outside of calls"), say("no call")] : [], item);
       else {
         const fill = context.fillStyle = this.fill(pair[this.theme], item);
         context.fillRect(left, top, drawn, height);
@@ -221,11 +221,12 @@ export class DevicesStrip extends FirstCanvas {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
     const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), "hatched"]] : [];
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.frame, say("not recorded"), "dotted"]);
-    if (this.items.some((item) => this.picks(item).submodule === null)) found.push([palette.page.frame, say("no call"), "framed"]);
+    if (this.items.some((item) => this.picks(item).submodule === null)) found.push([palette.page.frame, say("work outside of calls"), "framed"]);
     if (this.devices.some((device) => device.inside)) {
       found.push([palette.page.busy, say("in operators (start times not recorded)")], [palette.page.frame, say("outside of operators"), "lined"]);
     }
-    const { before } = page.strip;
+    const { before, carried } = page.strip;
+    if (carried) found.push([null, say("{time} of it launched before the recording, not counted", { time: format.duration(carried) })]);
     if (before) found.push([null, say("before: {name}, {time}", { name: before.name, time: format.duration(before.duration) })]);
     return found;
   }

@@ -10,7 +10,7 @@ import { Nodes } from "./nodes.js";
 import { report } from "./theme.js";
 
 const ICICLE = { row: 22, rows: 7, gap: 1 }; // pixels, rows that are seen at once
-const NO_WORK = { waiting: "hatched", no_operator: "lined", no_call: "framed", untraced: "dotted" }; // looks of kinds of nodes
+const NO_WORK = { waiting: "hatched", no_operator: "lined", lost: "dotted", untraced: "dotted" }; // looks of kinds of nodes
 const PEAKS = [0.1, 0.25, 0.5, 0.75]; // of peak, at which colours change
 
 export class Icicle extends FirstCanvas {
@@ -66,7 +66,7 @@ export class Icicle extends FirstCanvas {
     }
   }
 
-  idle(node) { return this.is(node, "waiting", "no_call", "no_operator"); }
+  idle(node) { return this.is(node, "waiting", "no_call", "no_operator", "lost"); }
 
   // Draw `node` over the whole width from now on, and what is in it.
   show(node) {
@@ -94,7 +94,7 @@ export class Icicle extends FirstCanvas {
   // Names of the trace are as they are; what has none is called by a word.
   name(node) {
     const name = this.values.name[node] ?? "";
-    const ours = { run: name === "run", untraced: true, waiting: true, no_call: true, no_operator: true };
+    const ours = { run: name === "run", untraced: true, waiting: true, no_call: true, no_operator: true, lost: true };
     return ours[page.icicle.codes.kind[node]] ? say(name) : name;
   }
 
@@ -128,13 +128,15 @@ export class Icicle extends FirstCanvas {
     return word ? say(word) : "";
   }
 
-  // Of what the time of a node with others in it consists: a parent is what its children are.
+  // Of what the time of a node with others in it consists, as shares of the run, or as times if those
+  // of devices are added up: a parent is what its children are.
   mix(node) {
-    const whole = this.values.elapsed_ns[node], outside = this.outside[node] / whole, waits = this.waited[node] / whole;
+    const whole = this.values.elapsed_ns[this.root], outside = this.outside[node] / whole, waits = this.waited[node] / whole;
     const { together, several, waits_lack } = page.icicle; // of several devices, or not all: no share of the run
     const around = this.is(node, "run", "stage"), unknown = (together || waits_lack) && around;
     if (!this.children[node].length || !(waits || outside) || unknown) return "";
-    const shares = { busy: format.percent(1 - waits - outside), waits: format.percent(waits), outside: format.percent(outside) };
+    const part = (share) => (together ? format.duration(share * whole) : format.percent(share));
+    const shares = { busy: part(this.share(node) - waits - outside), waits: part(waits), outside: part(outside) };
     if (!waits) return say("{busy} in operators, {outside} outside of them", shares);
     const mix = outside ? say("{busy} busy, {waits} waiting, {outside} outside of operators", shares) : say("{busy} busy, {waits} waiting", shares);
     return several && around ? say("{mix} (any device)", { mix }) : mix;
@@ -153,6 +155,7 @@ export class Icicle extends FirstCanvas {
   pair(node) {
     const { palette, icicle: { codes } } = page, plain = palette.page.parent;
     if (this.children[node].length && !(this.mode === "role" && this.is(node, "role"))) return plain;
+    if (this.is(node, "no_call")) return palette.page.busy;
     if (this.mode === "bound") return palette.bounds[codes.bound[node]] ?? plain;
     if (this.mode === "peak") {
       const part = this.values.flops_of_peak[node];
@@ -164,18 +167,13 @@ export class Icicle extends FirstCanvas {
   // How time is drawn that no operator took, "" for what has a colour.
   look(node) { return NO_WORK[page.icicle.codes.kind[node]] ?? ""; }
 
-  drawLook(context, look, ...place) {
-    if (look === "framed") this.frame(context, ...place);
-    else this.hatch(context, ...place, look);
-  }
-
   // The name with what the colour says, as far as there is room.
   texts(node) {
     const name = this.name(node), short = shortened(name, 24);
     const time = this.time(node), share = format.percent(this.share(node));
     if (this.is(node, "waiting")) return [`${name} · ${time} · ${share}`, `${name} · ${time}`, name, `${time}`];
     const mix = this.mix(node), more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
-    if (mix) return [`${name} · ${time}: ${mix}`, `${name} · ${time}`, name, short, shortened(name, 10)];
+    if (mix) return [...(node === this.root || page.icicle.together ? [] : [`${name} · ${time} · ${share}: ${mix}`]), `${name} · ${time}: ${mix}`, `${name} · ${time}`, name, short, shortened(name, 10)];
     return [more && more !== name && more !== "other" && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
   }
 
@@ -185,7 +183,7 @@ export class Icicle extends FirstCanvas {
       if (width < 0.3) continue; // the table has it
       const drawn = Math.max(width - (width > 3 ? 1 : 0), 0.3), look = this.look(item.node);
       if (look) {
-        this.drawLook(context, look, left, top, drawn, height, width > 26 ? this.texts(item.node) : [], item);
+        this.hatch(context, left, top, drawn, height, width > 26 ? this.texts(item.node) : [], item, look);
         continue;
       }
       const fill = this.fill(this.pair(item.node)[this.theme], item);
@@ -205,7 +203,7 @@ export class Icicle extends FirstCanvas {
       const next = rest.pop(), left = (this.begin[next] - this.begin[this.zoomed]) * scale, width = this.values.elapsed_ns[next] * scale;
       if (width < 0.3) continue;
       if (this.children[next].length) rest.push(...this.children[next]);
-      else if (this.look(next)) this.drawLook(context, this.look(next), left, top, width, height, [], { node: next });
+      else if (this.look(next)) this.hatch(context, left, top, width, height, [], { node: next }, this.look(next));
       else {
         context.fillStyle = this.fill(this.pair(next)[this.theme], { node: next });
         context.fillRect(left, top, width, height);
@@ -214,9 +212,10 @@ export class Icicle extends FirstCanvas {
   }
 
   legend() {
-    const { parent, wait, frame } = page.palette.page, kinds = new Set(this.drawn().map((node) => page.icicle.codes.kind[node]));
+    const { parent, wait, frame, busy } = page.palette.page, kinds = new Set(this.drawn().map((node) => page.icicle.codes.kind[node]));
+    if (kinds.has("lost")) kinds.add("untraced");
     const plain = [
-      ["no_operator", frame, say("outside of operators")], ["no_call", frame, say("outside of its calls")],
+      ["no_operator", frame, say("outside of operators")], ["no_call", busy, say("work outside of calls")],
       ["untraced", frame, say("not recorded")], ["waiting", wait, say("waiting")],
     ].filter(([kind]) => kinds.has(kind)).map(([kind, pair, name]) => [pair, name, NO_WORK[kind]]);
     return [...this.entries(), ...plain, [parent, say("divided below")]];

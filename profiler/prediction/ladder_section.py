@@ -231,7 +231,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         if ladder.refused is None or not opening.advice:
             return opening
         why = said(
-            "upper bounds, not outcomes, as the run is not replayed: {why}",
+            "upper bounds, not outcomes: {why}",
             why=worded_note(ladder.refused),
         )
         return replace(opening, advice_notes=(*opening.advice_notes, why))

@@ -412,10 +412,11 @@ class Predictor:
             return None
         if total_ns is None or least_ns is None or not cost.untraced_ns or not events:
             return None
-        calls = self.run.calls.select("call", "duration_ns", "ops_traced")
+        calls = self.run.calls.select("call", "duration_ns", "ops_traced").sort("call")
         recorded = self.run.commands.group_by("call").agg(operators=pl.len())
         calls = calls.join(recorded, on="call", how="left", maintain_order="left")
-        own = 1 - pl.col("operators").fill_null(0) * (total_ns / events) / pl.col("duration_ns")
+        length = pl.col("duration_ns").clip(1)
+        own = 1 - pl.col("operators").fill_null(0) * (total_ns / events) / length
         shorter = own.clip(0, 1) * (least_ns / cost.untraced_ns)
         factors = calls.select(pl.when("ops_traced").then(shorter).otherwise(1.0)).to_series()
         found = copy(self)

@@ -36,7 +36,6 @@ from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
     Coverage,
-    MeasuredCost,
     Overhead,
     Recording,
     ShareOf,
@@ -385,14 +384,10 @@ def untraced(overhead: Overhead) -> Said | None:
     1.25 s) in place of 1.50 s"`; None if unknown."""
     if overhead.traced_ns is None or overhead.untraced_ns is None:
         return None
-    low, high = overhead.untraced_low_ns, overhead.untraced_high_ns
-    interval = ""
-    if low is not None and high is not None:
-        interval = said(" ({low} to {high})", low=duration(low), high=duration(high))
     return said(
         "{untraced} without tracing{interval} in place of {traced}",
         untraced=duration(overhead.untraced_ns),
-        interval=interval,
+        interval=_interval(overhead.untraced_low_ns, overhead.untraced_high_ns),
         traced=duration(overhead.traced_ns),
     )
 
@@ -455,7 +450,7 @@ def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -
             "{name} {cost} a call{interval}",
             name=name,
             cost=duration(known.call_ns),
-            interval=_interval(known),
+            interval=_interval(known.call_low_ns, known.call_high_ns),
         )
         for name, known in overhead.measured.items()
         if known.call_ns is not None
@@ -489,8 +484,7 @@ def _too_few(overhead: Overhead) -> Iterator[str]:
         yield said("too few calls to measure it ({calls})", calls=joined(", ", counts))
 
 
-def _interval(known: MeasuredCost) -> str:
-    low, high = known.call_low_ns, known.call_high_ns
+def _interval(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return ""
     return said(" ({low} to {high})", low=duration(low), high=duration(high))

@@ -595,9 +595,7 @@ def columns_of(
     return tuple(known[one] if isinstance(one, str) else one for some in split for one in some)
 
 
-def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
-    """A declared column with changes for one table: `label`, `kind`, `meaning`, `importance`."""
-    return column_of(declared, name, **changes)
+renamed = column_of  # of a table, with changes: `label`, `kind`, `meaning`, `importance`
 
 
 def on_devices(

@@ -371,8 +371,7 @@ class Predictor:
         if self.run is not of.run:
             pipelines = PipelineCalls.of(self.run)
             axis = Axis.of(self.run, pipelines)
-        began = np.full(len(pipelines.numbers), np.iinfo(np.int64).max)
-        np.minimum.at(began, pipelines.code_of_spans, pipelines.starts)
+        began, _ = pipelines.extents
         chosen = np.isin(pipelines.numbers, self.workload.numbers)
         return bool((axis.first > began)[chosen].any())
 

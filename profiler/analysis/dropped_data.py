@@ -147,20 +147,14 @@ _ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to recor
 
 _NEEDED = {"timeline": said("start times")}  # codes that are not readers' words
 RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
-    "timeline": frozenset(
-        (
-            *("cpu_fallback", "host_between_steps", "host_bound", "idle_device", "idle_gaps"),
-            *("exposed_collectives", "scheduler_sync", "straggler", "transfers_exposed"),
-        )
-    ),
-    "shapes": frozenset(
-        (
-            *("elementwise_chains", "launch_bound", "norm_chains", "single_precision"),
-            "slow_products",
-        )
-    ),
-    "launches": frozenset(("blocking_copies", "host_bound", "idle_gaps", "scheduler_sync")),
-    "memory": frozenset(("decode_peak", "little_headroom")),
+    code: frozenset(rules.split())
+    for code, rules in {
+        "timeline": "cpu_fallback host_between_steps host_bound idle_device idle_gaps "
+        "exposed_collectives scheduler_sync straggler transfers_exposed",
+        "shapes": "elementwise_chains launch_bound norm_chains single_precision slow_products",
+        "launches": "blocking_copies host_bound idle_gaps scheduler_sync",
+        "memory": "decode_peak little_headroom",
+    }.items()
 }
 """By code: the rules that find nothing, or hardly anything, without such data."""
 

@@ -63,13 +63,8 @@ from profiler.trace.events import component_of
 # --- Roles by the names of kernels: those that torch.compile wrote, and those of libraries.
 
 
-_BY_SORT = (
-    Sort.ATTENTION,
-    Sort.CONVOLUTION,
-    Sort.RESAMPLE,
-    Sort.EMBEDDING,
-    Sort.ROPE,
-)  # in this order
+# In this order.
+_BY_SORT = (Sort.ATTENTION, Sort.CONVOLUTION, Sort.RESAMPLE, Sort.EMBEDDING, Sort.ROPE)
 _SAMPLING = word_set("argmax argmin topk multinomial sort exponential")
 _SPLITTING_OPS = word_set("split split_with_sizes chunk unbind unsqueeze select slice")
 _TURNED = word_set("mul cat stack neg view_as_complex")

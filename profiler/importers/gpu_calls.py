@@ -35,8 +35,8 @@ from profiler.trace.runtime_calls import NO_END, last_begun
 Bools = npt.NDArray[np.bool_]
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
 _NONE = -1
-NO_TIME = NO_END
 _EXACT_NS = 1_000  # µs clocks may round a start below its launch
+NO_TIME = NO_END
 """Where the file has no time."""
 OPEN = (1 << 61) - 1
 """The end of a range that has none."""
@@ -476,7 +476,7 @@ def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:
     their process."""
     calling = threads[np.unique(ranges.thread)]
     rows = np.flatnonzero(~np.isin(api.thread, calling))
-    of_range = (threads[ranges.thread] >> 24) & 0xFFFFFF
+    of_range = process_of(threads[ranges.thread])
     for pid in np.unique(api.pid[rows]).tolist():
         own = np.flatnonzero(of_range == pid)
         here = rows[api.pid[rows] == pid]

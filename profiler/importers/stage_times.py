@@ -133,9 +133,7 @@ def placed_stages(
     for at, (name, time) in enumerate(stages):
         stage = "run"
         if loops:
-            stage = "denoise"
-            if not _is_loop(name):
-                stage = "encode" if at < loops[0] else "decode" if at > loops[-1] else "denoise"
+            stage = "encode" if at < loops[0] else "decode" if at > loops[-1] else "denoise"
         own = steps if loops == [at] else ()
         yield StageTime(name, time, stage, own, _peak(peaks, name))
 
@@ -225,13 +223,13 @@ def _requests(document: Mapping[str, Any]) -> Iterator[RequestTimes]:
 
 def _record(document: Mapping[str, Any]) -> RequestTimes:
     """The means of the runs of a benchmark."""
-    stages = []
-    for key, name, stage in _COMPONENTS:
-        time = _seconds(document.get(key))
-        if time is not None:
-            stages.append(StageTime(name, time, stage))
+    stages = tuple(
+        StageTime(name, time, stage)
+        for key, name, stage in _COMPONENTS
+        if (time := _seconds(document.get(key))) is not None
+    )
     total = _seconds(document["avg_generation_time_s"]) or 0
-    return RequestTimes(_text(document.get("benchmark_id")) or "request", tuple(stages), total)
+    return RequestTimes(_text(document.get("benchmark_id")) or "request", stages, total)
 
 
 def _scenario(given: Any) -> RequestTimes:

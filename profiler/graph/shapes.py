@@ -1,4 +1,4 @@
-"""Static shapes and random inputs of an ONNX graph for given sizes; the inventory of its nodes.
+"""Static shapes and random inputs of an ONNX graph for given sizes.
 
 Shapes are inferred node by node, without a run of the model. Small integer tensors (sizes,
 axes) are computed, so shapes are known behind Reshapes with computed sizes.
@@ -7,7 +7,6 @@ axes) are computed, so shapes are known behind Reshapes with computed sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,8 @@ import onnx_ir as ir
 
 from profiler.errors import InputError
 from profiler.graph.model import (
-    CATEGORY,
     constant,
-    external_files,
-    infer_types,
-    layer_of,
-    module_scopes,
     read_graph,
-    read_model,
 )
 
 # --- Infer the shape of every value for given sizes of the inputs, without running the model.
@@ -172,104 +165,6 @@ def _static(proto: Any) -> tuple[int, ...] | None:
     if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
         return None
     return tuple(d.dim_value for d in tensor.shape.dim)
-
-
-# --- The inventory of a model's file as plain values: nodes with layers and shapes, sizes, weights.
-#
-# Used to compute roles and FLOPs of graphs; `graph compare` shows them.
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNode:
-    """A node: its type (`domain.type` outside of ONNX's own), `category` (`compute` or `copy`), and
-    its `shapes` as ONNX Runtime's profile has them, "" if one is not known:
-    `float32[2,77,64] float32[64] -> float32[2,77,64]`."""
-
-    name: str
-    layer: str
-    op_type: str
-    domain: str
-    category: str
-    shapes: str
-
-    @property
-    def type(self) -> str:
-        return f"{self.domain}.{self.op_type}" if self.domain else self.op_type
-
-
-@dataclass(frozen=True, slots=True)
-class GraphInventory:
-    """The inventory of a model: nodes in the graph's order, including subgraphs; bytes on disk,
-    data files included, and of the weights; `classes` by module path, "" for the model itself;
-    `inputs` are "dtype[d0,d1,…]" by name, with the sizes for which shapes were inferred."""
-
-    path: Path
-    nodes: tuple[GraphNode, ...]
-    file_bytes: int
-    weight_bytes: int
-    classes: Mapping[str, str]
-    inputs: Mapping[str, str]
-
-
-def inventory(path: Path, sizes: Mapping[str, int] | None = None) -> GraphInventory:
-    """Read the inventory of the model in the file. `sizes` are those of symbolic dimensions, by
-    default 2 for a batch and 8 for others. Raises InputError if it cannot be read."""
-    model = read_model(path)
-    files = [path, *external_files(model)]
-    infer_types(model)
-    given = {str(value.name): input_shape(value, sizes or {}) for value in model.graph.inputs}
-    shapes = static_shapes(model, given)
-    weights = [
-        value.const_value
-        for graph in model.graphs()
-        for value in graph.initializers.values()
-        if value.const_value is not None and value.const_value.dtype != ir.DataType.STRING
-    ]
-    return GraphInventory(
-        path=path,
-        nodes=tuple(_node(node, shapes) for node in model.graph.all_nodes()),
-        file_bytes=sum(file.stat().st_size for file in files if file.is_file()),
-        weight_bytes=sum(tensor.nbytes for tensor in weights),
-        classes=_classes(model),
-        inputs={
-            str(value.name): _described(value, shapes.get(str(value.name)))
-            for value in model.graph.inputs
-        },
-    )
-
-
-def _node(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> GraphNode:
-    sides = [
-        [_described(value, shapes.get(value.name or "")) for value in values if value is not None]
-        for values in (node.inputs, node.outputs)
-    ]
-    known = all(text for side in sides for text in side)
-    return GraphNode(
-        name=node.name or "",
-        layer=layer_of(node),
-        op_type=node.op_type,
-        domain=node.domain,
-        category="copy" if node.metadata_props.get(CATEGORY) == "copy" else "compute",
-        shapes=" -> ".join(" ".join(side) for side in sides) if known else "",
-    )
-
-
-def _described(value: ir.Value, shape: tuple[int, ...] | None) -> str:
-    """Format a type and shape: `float32[2,77,64]`, "" if one is not known."""
-    dtype = value.dtype or (value.const_value.dtype if value.const_value is not None else None)
-    if dtype is None or shape is None:
-        return ""
-    name = {"FLOAT": "float32", "DOUBLE": "float64"}.get(dtype.name, dtype.name.lower())
-    return f"{name}[{','.join(str(dim) for dim in shape)}]"
-
-
-def _classes(model: ir.Model) -> dict[str, str]:
-    """The class of each module path on the nodes, "" for the model itself."""
-    found: dict[str, str] = {}
-    for node in model.graph.all_nodes():
-        for path, name in module_scopes(node):
-            found.setdefault(path, name.rpartition(".")[2])
-    return found
 
 
 # --- Random inputs of a model, in ranges that their types and uses require, from a seed.

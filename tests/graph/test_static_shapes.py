@@ -11,7 +11,8 @@ import onnxruntime
 import pytest
 
 from profiler.graph import Optimizer, optimize_files, random_inputs, read_model
-from profiler.graph.shapes import input_shape, inventory, static_shapes
+from profiler.graph.compare import inventory
+from profiler.graph.shapes import input_shape, static_shapes
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY
 from tests.graph.split_models import make_model, numbers

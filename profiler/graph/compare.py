@@ -126,31 +126,13 @@ def _ordered(found: Sequence[MeasuredFinding]) -> Iterable[MeasuredFinding]:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphNode:
-    """A node: its type (`domain.type` outside of ONNX's own), `category` (`compute` or `copy`), and
-    its `shapes` as ONNX Runtime's profile has them, "" if one is not known:
-    `float32[2,77,64] float32[64] -> float32[2,77,64]`."""
-
-    name: str
-    layer: str
-    op_type: str
-    domain: str
-    category: str
-    shapes: str
-
-    @property
-    def type(self) -> str:
-        return f"{self.domain}.{self.op_type}" if self.domain else self.op_type
-
-
-@dataclass(frozen=True, slots=True)
 class GraphInventory:
     """The inventory of a model: nodes in the graph's order, including subgraphs; bytes on disk,
     data files included, and of the weights; `classes` by module path, "" for the model itself;
     `inputs` are "dtype[d0,d1,…]" by name, with the sizes for which shapes were inferred."""
 
     path: Path
-    nodes: tuple[GraphNode, ...]
+    nodes: tuple[PlainNode, ...]
     file_bytes: int
     weight_bytes: int
     classes: Mapping[str, str]
@@ -184,17 +166,18 @@ def inventory(path: Path, sizes: Mapping[str, int] | None = None) -> GraphInvent
     )
 
 
-def _node(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> GraphNode:
+def _node(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> PlainNode:
+    """Return a node with its shapes as ONNX Runtime's profile has them, "" if one is not known:
+    `float32[2,77,64] float32[64] -> float32[2,77,64]`."""
     sides = [
         [_described(value, shapes.get(value.name or "")) for value in values if value is not None]
         for values in (node.inputs, node.outputs)
     ]
     known = all(text for side in sides for text in side)
-    return GraphNode(
-        name=node.name or "",
+    return PlainNode(
         layer=layer_of(node),
         op_type=node.op_type,
-        domain=node.domain,
+        type=f"{node.domain}.{node.op_type}" if node.domain else node.op_type,
         category="copy" if node.metadata_props.get(CATEGORY) == "copy" else "compute",
         shapes=" -> ".join(" ".join(side) for side in sides) if known else "",
     )
@@ -342,13 +325,12 @@ def _side(name: str, path: Path, sizes: Mapping[str, int]) -> GraphSide:
         found = inventory(path, sizes)
     except InputError as error:
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
-    nodes = [PlainNode(n.layer, n.op_type, n.type, n.category, n.shapes) for n in found.nodes]
     return GraphSide(
         path=str(path),
         file_bytes=found.file_bytes,
         weight_bytes=found.weight_bytes,
         inputs=found.inputs,
-        nodes=node_table(name, nodes, found.classes),
+        nodes=node_table(name, found.nodes, found.classes),
     )
 
 

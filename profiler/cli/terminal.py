@@ -402,16 +402,20 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 
 
 _PATIENCE_S = 1.0
+_TICK_S = 0.5
 
 
 @contextmanager
-def progress(text: str, *, after_s: float = _PATIENCE_S) -> Iterator[Callable[[str], None]]:
-    """Show `text` with the elapsed time until the block ends, once `after_s` seconds have passed.
-    Yields a function that changes the text. Names in texts are shown literally."""
+def progress(
+    text: str, *, after_s: float = _PATIENCE_S, of: Path | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Show `text` with the elapsed time until the block ends, once `after_s` seconds have passed,
+    and how much of the file `of` is read, at which rate. Yields a function that changes the text.
+    Names in texts are shown literally."""
     if not is_drawn_on(sys.stderr):
         yield _nothing
         return
-    line = _Line(text)
+    line = _Line(text, of)
     thread = threading.Thread(target=line.draw, args=(after_s,), daemon=True)
     thread.start()
     try:
@@ -470,9 +474,10 @@ def _nothing(*_: Any) -> None:
 class _Line:
     """One line of progress, drawn by a thread while the command works in others."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, of: Path | None = None) -> None:
         self.ended = threading.Event()
         self._text = text
+        self._of = of
         self._begin = time.monotonic()  # the clock of rich's Progress
         self._lock = threading.Lock()
         self._shown: tuple[Any, Any] | None = None
@@ -480,7 +485,7 @@ class _Line:
     def say(self, text: str) -> None:
         """Show this text from now on."""
         with self._lock:
-            self._text = text
+            self._text, self._of = text, None
             if self._shown is not None:
                 bar, task = self._shown
                 bar.update(task, description=printable(text))
@@ -510,4 +515,25 @@ class _Line:
             with self._lock:
                 self._shown = bar, bar.add_task(printable(self._text), total=None)
                 bar.tasks[0].start_time = self._begin
-            self.ended.wait()
+            while not self.ended.wait(_TICK_S):
+                with self._lock:
+                    bar.update(bar.tasks[0].id, description=printable(self._text + self._rate()))
+
+    def _rate(self) -> str:
+        """How much of the file is read, and the rate; "" if it is not open."""
+        read, size = (0, 0) if self._of is None else position_in(self._of)
+        rate = read / (time.monotonic() - self._begin) / 1e6
+        return f" · {read / 1e6:,.0f} of {size / 1e6:,.0f} MB, {rate:,.0f} MB/s" if read else ""
+
+
+def position_in(path: Path) -> tuple[int, int]:
+    """How far this process has read the file at `path`, and its size, as Linux tells; (0, 0) if it
+    has not opened it."""
+    with contextlib.suppress(OSError), os.scandir("/proc/self/fd") as entries:
+        wanted = path.stat()
+        for entry in entries:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if os.path.samestat(entry.stat(), wanted):
+                    told = Path(f"/proc/self/fdinfo/{entry.name}").read_text(encoding="ascii")
+                    return int(told.split()[1]), wanted.st_size
+    return 0, 0

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.cli.terminal import plain_characters, printable
+from profiler.cli.terminal import plain_characters, position_in, printable
 from profiler.report import print_report
 from profiler.report.terminal_layout import Grid
 from profiler.tools.sources import load
@@ -193,6 +193,37 @@ def test_progress_shows_what_goes_on_and_goes():
     assert shown.finish(b"\n") == 0
     assert shown.text.rstrip().endswith("done")
     assert "\x1b[2K" in shown.text  # the line was taken away
+
+
+READING = """
+import sys
+from pathlib import Path
+from profiler.cli.terminal import progress
+path = Path(sys.argv[1])
+with progress("reading a", after_s=0, of=path) as say, path.open("rb", buffering=0) as file:
+    file.read(3_000_000)
+    input()
+    say("analyzing")
+    input()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fdinfo").is_dir(), reason="Linux tells it")
+def test_progress_shows_how_much_of_a_file_is_read(tmp_path):
+    """The bytes so far, the size and the rate, while the file is read; not afterwards."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(4_000_000))
+    assert position_in(path) == (0, 0)
+    with path.open("rb", buffering=0) as file:
+        file.read(3_000_000)
+        assert position_in(path) == (3_000_000, 4_000_000)
+    shown = PtyCommand(["-c", READING, str(path)])
+    shown.read_until("reading a · 3 of 4 MB, ")
+    shown.read_until(" MB/s")
+    shown.process.stdin.write(b"\n")
+    shown.process.stdin.flush()
+    shown.read_until("analyzing")
+    assert shown.finish(b"\n") == 0
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "dumb", "FORCE_COLOR": "1"}])

@@ -122,7 +122,7 @@ def analyze(options: AnalyzeOptions) -> None:
     paths = [path, *options.against]
     packing = None
     with opened(paths, options.importing, options.out) as (found, imports):
-        with terminal.progress(f"reading {path}") as say:
+        with terminal.progress(f"reading {path}", of=path) as say:
             # The modules of a report are imported only once there is a run.
             from profiler.analysis.analyze import analyze
             from profiler.analysis.context import Selection

@@ -80,7 +80,7 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
         _import_each(options, paths, given)
         return
     keep_to_the_end()
-    with progress(f"importing {', '.join(map(str, paths))}"):
+    with progress(f"importing {', '.join(map(str, paths))}", of=paths[0]):
         bundles = import_all(paths, options.out, options.name, packing, options=given)
     for bundle in bundles:
         tell(bundle)

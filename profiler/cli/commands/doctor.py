@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-import profiler
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
@@ -270,7 +269,7 @@ def _core() -> Check:
 
 def _byte_code() -> Check:
     """Check that Python finds the compiled modules of this package, or may keep them."""
-    name, package = "byte code", Path(profiler.__file__).parent
+    name, package = "byte code", Path(__file__).parents[2]
     sources = [package / "analysis" / "analyze.py", package / "cli" / "main.py"]
     kept = all(Path(cache_from_source(str(source))).is_file() for source in sources)
     if kept:

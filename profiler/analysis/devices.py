@@ -541,9 +541,9 @@ def _device(
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
     lost = 1 - row["utilization"] - row["idle_share"]
     if lost >= _WORTH:
-        missing = said("{idle}; not recorded of this device alone {share}")
+        missing = said("not recorded of it alone {share}, {idle}")
         if alone:
-            missing = said("{idle}; not recorded {share} of end to end")
+            missing = said("not recorded {share} of end to end, {idle}")
         idle = said(missing.template, idle=idle, share=percent(lost))
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 

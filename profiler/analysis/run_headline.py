@@ -140,17 +140,19 @@ def _what(analysis: Analysis) -> str:
 
 
 def _calls(analysis: Analysis) -> Said:
-    """`"1 call"`, `"400 calls of jit_f"`, `"414 calls of 4 submodules"`, or `"2 processes"` if no
-    calls of theirs are known: pipeline calls are counted beside them."""
+    """`"1 call"`, `"400 calls of jit_f"`, `"414 calls of 4 submodules"`, `"3 submodules"` that were
+    called once each, or `"2 processes"`: pipeline calls are counted beside them."""
     number = analysis.run.calls
     names = analysis.submodules.filter(pl.col("calls") > 0)["submodule"].to_list()
-    if number == len(names) > 1 and all(map(_PROCESS.fullmatch, names)):
-        return said("{number} processes", number=count(number))
-    calls = counted(number, "call")
     if number == 1 or not names:
-        return calls
-    of = names[0] if len(names) == 1 else counted(len(names), "submodule")
-    return said("{calls} of {of}", calls=calls, of=of)
+        return counted(number, "call")
+    if number == len(names) and all(map(_PROCESS.fullmatch, names)):
+        return said("{number} processes", number=count(number))
+    submodules = counted(len(names), "submodule")
+    if number == len(names):
+        return submodules
+    of = names[0] if len(names) == 1 else submodules
+    return said("{calls} of {of}", calls=counted(number, "call"), of=of)
 
 
 def _passed(account: Accounting, total: int) -> str:

@@ -97,9 +97,7 @@ def test_prefill_tells_unrecorded_work_from_idle_time(prefill):
     assert model["submodule"] == "Qwen3Model"
     assert 491.5e6 < model["elapsed_ns"] < 493e6
     assert 491.5e6 < model["busy_ns"] < 493e6
-    assert text.startswith(
-        "494 ms recorded of 987 ms for 3 calls of 3 submodules: the GPU computes 99.7 %"
-    )
+    assert text.startswith("494 ms recorded of 987 ms for 3 submodules: the GPU computes 99.7 %")
     assert "Not recorded 493 ms" in text
     (idle,) = analysis.idle.to_dicts()
     assert (round(idle["idle_ns"] / 1e6, 2), round(idle["unrecorded_ns"] / 1e6)) == (1.24, 493)

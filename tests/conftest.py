@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from profiler.capture.pipelines import script_objects
 from tests.torch_modules import uses_torch
 
 # Reproducible everywhere, and blind to how fast the machine is.
@@ -152,6 +153,9 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
     gc.enable()
+    # What is frozen here is no script's: where profiling looks behind variables for frozen objects,
+    # it goes no further than into those.
+    script_objects._MOST_FROZEN = 1_000
 
 
 def pytest_xdist_make_scheduler(config, log):

@@ -7,8 +7,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
-import pytest
-
+from profiler.capture.imports import tracked_instances
 from profiler.capture.pipelines import script_objects
 from profiler.capture.pipelines.discovery import Together
 from profiler.capture.pipelines.script_objects import instances
@@ -51,7 +50,7 @@ def test_names_of_objects_that_no_pipeline_holds():
     assert together.alive() == {"net": first, "net_2": fourth, "net_3": third}
 
 
-def test_tuples_that_other_threads_are_making():
+def test_tuples_that_another_thread_is_making():
     """A look at all objects lets no other thread go on while it holds the tuple that one makes."""
     errors, done = [], threading.Event()
 
@@ -63,23 +62,14 @@ def test_tuples_that_other_threads_are_making():
                 errors.append(error)
 
     kept = [[number] for number in range(200_000)]  # a look takes longer than a thread's turn
-    threads = [threading.Thread(target=make_tuples) for _ in range(3)]
-    for thread in threads:
-        thread.start()
+    thread = threading.Thread(target=make_tuples)
+    thread.start()
     for _ in range(3):
-        instances([Kind])
+        tracked_instances({Kind})
     done.set()
-    for thread in threads:
-        thread.join()
+    thread.join()
     assert len(kept) == 200_000
     assert errors == []
-
-
-@pytest.fixture
-def freeze():
-    """`gc.freeze`, taken back afterwards."""
-    yield gc.freeze
-    gc.unfreeze()
 
 
 class Frozen:
@@ -93,7 +83,7 @@ def giving(value):
     return lambda: value
 
 
-def looked_for(freeze):
+def looked_for():
     """What a variable leads to, and what is found; pytest's asserts ask for a frame's locals, and
     such frames are left alone."""
     outer = Frozen()
@@ -102,26 +92,26 @@ def looked_for(freeze):
     cycle = [Frozen()]
     cycle.append(cycle)
     del outer, cycle
-    freeze()
+    gc.freeze()  # for good: tests/conftest.py has frozen all that was collected
     return called["b"], instances([Frozen], sys._getframe())
 
 
-def test_what_is_frozen_is_found_where_variables_lead_to_it(freeze, monkeypatch):
+def test_what_is_frozen_is_found_where_variables_lead_to_it(monkeypatch):
     """Of a frame, of a module, through attributes, containers and closures; once, and nothing
     behind what is found; what no variable leads to stays hidden."""
     # Other tests' modules lead to more than is looked at, in a process that has many of them;
     # pytest's own frames hold all tests.
     monkeypatch.setattr(script_objects, "_script_globals", lambda: iter([globals()]))
     monkeypatch.setattr(script_objects, "_MOST_FROZEN", 5_000_000)
-    held, found = looked_for(freeze)
+    held, found = looked_for()
     assert sorted(map(id, found)) == sorted((id(held), id(HELD.parts[0])))
 
 
-def test_a_look_at_too_much_is_told(freeze, monkeypatch, capfd):
+def test_a_look_at_too_much_is_told(monkeypatch, capfd):
     """Where variables lead to more objects than are looked at, stderr says what may be missing."""
     many = [[i, []] for i in range(20)]
     monkeypatch.setattr(script_objects, "_MOST_FROZEN", 10)
-    freeze()
+    gc.freeze()
     instances([Frozen], sys._getframe())
     assert "gc.freeze() hides objects" in capfd.readouterr().err
     assert many

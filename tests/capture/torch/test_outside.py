@@ -9,7 +9,7 @@ import pytest
 
 import profiler
 from profiler.analysis import key_facts
-from profiler.capture.pipelines import submodules
+from profiler.capture.pipelines import script_objects, submodules
 from profiler.report import document
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
@@ -104,8 +104,9 @@ def test_what_ran_outside_captured_calls(tmp_path):
     assert measured.share == first / (first + measured.uncaptured_ns)
 
 
-def test_what_was_frozen_is_measured(tmp_path):
+def test_what_was_frozen_is_measured(tmp_path, monkeypatch):
     """As in a child of a server that has called `gc.freeze()`: what a variable holds is found."""
+    monkeypatch.setattr(script_objects, "_MOST_FROZEN", 5_000_000)  # pytest's variables lead far
     pipeline, image_encoder = Pipeline(), Net()
     pipeline.encoder = lambda: image_encoder
     gc.freeze()

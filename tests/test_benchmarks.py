@@ -23,10 +23,30 @@ SCRIPTS = sorted(
 )
 
 
+_HELP = """
+import os, runpy, sys
+import numpy  # most of what most of them import
+
+for path in sys.argv[1:]:
+    print(f"== {path}", flush=True)
+    if os.fork():
+        print("code", os.wait()[1], flush=True)
+    else:
+        sys.argv, sys.path[0] = [path, "--help"], os.path.dirname(path)
+        runpy.run_path(path, run_name="__main__")
+        sys.exit()
+"""
+"""Gives each script a process that has not imported what another has, but numpy."""
+
+
 def run(script: str, *arguments: str, folder: Path) -> str:
     """What a benchmark prints, run from elsewhere without any help from the environment."""
+    return _from_elsewhere([str(BENCHMARKS / f"{script}.py"), *arguments], folder)
+
+
+def _from_elsewhere(arguments: list[str], folder: Path) -> str:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "RBLN_"))}
-    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *arguments]
+    command = [sys.executable, *arguments]
     done = subprocess.run(
         command, check=False, cwd=folder, env=clean, capture_output=True, text=True
     )
@@ -34,10 +54,22 @@ def run(script: str, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_starts_from_anywhere(script, tmp_path):
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_all_start_from_anywhere(tmp_path):
     """Each benchmark finds the project and its neighbours by itself."""
-    for name in NEEDS.get(script, ()):
+    paths = [str(BENCHMARKS / f"{script}.py") for script in SCRIPTS if script not in NEEDS]
+    printed = _from_elsewhere(["-c", _HELP, *paths], tmp_path)
+    each = dict(part.split("\n", 1) for part in printed.split("== ")[1:])
+    assert [*each] == paths
+    for path, said in each.items():
+        assert said.startswith("usage: "), path
+        assert said.endswith("code 0\n"), path
+
+
+@pytest.mark.parametrize("script", NEEDS)
+def test_starts_from_anywhere(script, tmp_path):
+    """So do those that need more than the tests do."""
+    for name in NEEDS[script]:
         pytest.importorskip(name)
     assert run(script, "--help", folder=tmp_path).startswith("usage: ")
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,10 +70,18 @@ class Ended:
         return self.bundles[0]
 
 
-def default_signals() -> None:
-    """As in a terminal, also where the tests themselves run under nohup or in the background."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+def default_signals() -> Callable[[], None] | None:
+    """A process's `preexec_fn`: gives it signals as in a terminal, where the tests themselves run
+    under nohup or in the background. None elsewhere: it makes Python copy the tests' process, which
+    takes longer than many a script."""
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+
+    def reset() -> None:
+        for number in ignored:
+            signal.signal(number, signal.SIG_DFL)
+
+    return reset if ignored else None
 
 
 class Environment:
@@ -119,7 +127,7 @@ class Environment:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
+            preexec_fn=default_signals(),  # noqa: PLW1509 - it only resets signals
         )
 
     def run(self, script: str, *arguments: str, **settings: str | None) -> Ended:

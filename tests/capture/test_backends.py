@@ -152,9 +152,9 @@ class TestAnotherPackage:
         assert "onnxruntime" in run.info.versions
         assert (run.drops, len(backends())) == ((), len(FOLDERS))  # none is installed here
 
-    def test_one_that_cannot_be_loaded_is_one_line(self, tmp_path):
+    def test_one_that_cannot_be_loaded_is_one_line(self, toy, tmp_path):
         """The run goes on without it, here with calls alone."""
-        target = toy_backend.install(tmp_path, "toy_backend:MISSING")
+        target = toy_backend.registered(toy, tmp_path, "toy_backend:MISSING")
         done = toy_backend.run(target, PROFILED.replace("out=", "ops='none', out="))
         (line,) = done.stderr.splitlines()
         assert line.startswith("profile-sd3: the plug-in toy (profile_sd3.backends) of toy-runtime")
@@ -167,9 +167,9 @@ class TestAnotherPackage:
             ("NO_BACKEND", "a backend is left out: .* has a type that is no instance of Backend"),
         ],
     )
-    def test_one_that_cannot_be_used_is_one_line(self, tmp_path, entry, words):
+    def test_one_that_cannot_be_used_is_one_line(self, toy, tmp_path, entry, words):
         """Also where it fails only when it is asked."""
-        target = toy_backend.install(tmp_path, f"toy_backend:{entry}")
+        target = toy_backend.registered(toy, tmp_path, f"toy_backend:{entry}")
         done = toy_backend.run(target, PROFILED.replace("out=", "ops='none', out="))
         (line,) = done.stderr.splitlines()
         assert re.fullmatch(f"profile-sd3: {words}", line), line

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["BACKEND", "RUNTIME", "install", "run"]
+__all__ = ["BACKEND", "RUNTIME", "install", "registered", "run"]
 
 _PROJECT = """
 [build-system]
@@ -20,7 +21,7 @@ name = "toy-runtime"
 version = "1.5"
 
 [project.entry-points."profile_sd3.backends"]
-toy = "{entry}"
+toy = "toy_backend:TOY"
 
 [tool.setuptools]
 py-modules = ["toy_runtime", "toy_backend"]
@@ -154,18 +155,26 @@ NO_BACKEND = Toy
 '''
 
 
-def install(folder: Path, entry: str = "toy_backend:TOY") -> Path:
-    """Build and install the package below `folder`; returns the folder that Python is to look in.
-    `entry` is what it registers."""
+def install(folder: Path) -> Path:
+    """The folder that Python is to look in for the package, built and installed below `folder`."""
     sources, target = folder / "sources", folder / "installed"
     sources.mkdir(parents=True)
-    (sources / "pyproject.toml").write_text(_PROJECT.replace("{entry}", entry), encoding="utf-8")
+    (sources / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
     (sources / "toy_runtime.py").write_text(RUNTIME, encoding="utf-8")
     (sources / "toy_backend.py").write_text(BACKEND, encoding="utf-8")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
     command += ["--no-deps", "--no-index", "--target", str(target), str(sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return target
+
+
+def registered(installed: Path, folder: Path, entry: str) -> Path:
+    """A copy below `folder` of what was installed, which registers `entry` instead."""
+    target = folder / "installed"
+    shutil.copytree(installed, target)
+    (entries,) = target.glob("*.dist-info/entry_points.txt")
+    entries.write_text(entries.read_text("utf-8").replace("toy_backend:TOY", entry), "utf-8")
     return target
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import sys
 import pytest
 
 from profiler.trace import NO_STEP
-from tests.capture.switched_on import Environment, default_signals, drops, labels, whole
+from tests.capture.switched_on import Ended, Environment, default_signals, drops, labels, whole
+from tests.command_line import run_command
 
 SCRIPT = """
 import sys, threading
@@ -44,7 +46,7 @@ def scripts(python, tmp_path):
 def started(scripts, *arguments, **settings):
     return subprocess.Popen(
         [scripts.python, "-m", "profiler", "record", *arguments],
-        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
+        preexec_fn=default_signals(),  # noqa: PLW1509 - it only resets signals
         cwd=scripts.work,
         env=scripts.variables(settings),
         stdout=subprocess.PIPE,
@@ -54,13 +56,30 @@ def started(scripts, *arguments, **settings):
     )
 
 
-def recorded(scripts, *arguments, **settings):
-    return scripts.ended(started(scripts, *arguments, **settings))
+@pytest.fixture
+def recorded(scripts, monkeypatch, capfd):
+    """Runs `record` in the tests' process, which has imported what it imports, with the Python that
+    is switched on as its own; only the command is a process."""
+    for name in [name for name in os.environ if name.startswith(("RBLN_", "PYTHON"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(scripts.work)
+    monkeypatch.setattr(sys, "executable", scripts.python)
+
+    def record(*arguments, **settings):
+        with monkeypatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            code = run_command("record", *arguments)
+        out, err = capfd.readouterr()
+        return Ended(code, out, err, sorted(scripts.work.glob("traces/*")))
+
+    return record
 
 
 def test_a_command(scripts):
     """The command gets its own arguments; its bundle lies in ./traces and is named at the end."""
-    ended = recorded(scripts, "--ops", "none", "--", scripts.python, "script.py", "2", "--ops", "x")
+    command = ("--", scripts.python, "script.py", "2", "--ops", "x")
+    ended = scripts.ended(started(scripts, "--ops", "none", *command))
     assert (ended.code, ended.out) == (0, "ran ['2', '--ops', 'x']\n")
     assert labels(ended.bundle) == [ENCODER] * 2
     where = f"traces/{ended.bundle.name}"
@@ -69,39 +88,39 @@ def test_a_command(scripts):
 
 
 @pytest.mark.parametrize("command", [["script.py", "1"], ["-m", "script", "1"]])
-def test_without_naming_python(scripts, command):
+def test_without_naming_python(recorded, command):
     """A script or `-m module` alone is run by the Python that profile-sd3 is installed in."""
-    ended = recorded(scripts, "--ops=none", "--", *command)
+    ended = recorded("--ops=none", "--", *command)
     assert (ended.code, ended.out) == (0, "ran ['1']\n")
     assert labels(ended.bundle) == [ENCODER]
 
 
-def test_options_and_environment(scripts):
+def test_options_and_environment(scripts, recorded):
     """Options win over the configuration, which they share with the environment."""
     settings = {"RBLN_PROFILER_CONFIG": '{"name": "a", "ops": "none"}', "RBLN_PROFILER_DIR": "b"}
-    ended = recorded(scripts, "--name", "c", "--out", "traces", "script.py", "1", **settings)
+    ended = recorded("--name", "c", "--out", "traces", "script.py", "1", **settings)
     assert ended.bundle.name == "c"
     assert not (scripts.work / "b").exists()
 
 
-def test_the_exit_code(scripts):
+def test_the_exit_code(recorded):
     """The command's exit code is record's."""
-    ended = recorded(scripts, "--ops=none", "--", "script.py", "1", "fail")
+    ended = recorded("--ops=none", "--", "script.py", "1", "fail")
     assert ended.code == 4
     assert drops(ended.bundle) == []
 
 
-def test_measure_overhead(scripts):
+def test_measure_overhead(recorded):
     """Every fourth call is left out, as in `profile-sd3 run`."""
-    ended = recorded(scripts, "--measure-overhead", "--", "script.py", "5")
+    ended = recorded("--measure-overhead", "--", "script.py", "5")
     entries = whole(ended.bundle).calls
     assert [entry.call.ops_traced for entry in entries] == [True, True, True, False, True]
 
 
-def test_what_failed_is_not_called_nothing(scripts):
+def test_what_failed_is_not_called_nothing(recorded):
     """A process that could not record has said why: record does not say that nothing ran."""
     busy = {"RBLN_PROFILER_CONFIG": '{"config": {"encoder": {"device": "tpu"}}}'}
-    ended = recorded(scripts, "--", "script.py", "1", **busy)
+    ended = recorded("--", "script.py", "1", **busy)
     assert (ended.code, ended.out, ended.bundles) == (3, "ran ['1']\n", [])
     assert ended.err.startswith("profile-sd3: encoder is not profiled: encoder is configured for")
     assert ended.err.count("\n") == 1
@@ -121,18 +140,18 @@ def test_a_signal_is_passed_on(scripts):
 
 
 @posix
-def test_a_killed_command(scripts):
+def test_a_killed_command(scripts, recorded):
     """After SIGKILL the bundle that it had begun is named, with what completes it."""
     (scripts.work / "script.py").write_text(
         SCRIPT.replace("print(", "import os; os.kill(os.getpid(), 9)\nprint("), encoding="utf-8"
     )
-    ended = recorded(scripts, "--ops=none", "--name=cut", "--", "script.py", "1")
+    ended = recorded("--ops=none", "--name=cut", "--", "script.py", "1")
     assert ended.code == 128 + signal.SIGKILL
     said = "profile-sd3: traces/cut was cut short: `profile-sd3 merge traces/cut` completes it\n"
     assert ended.err == said
 
 
-def test_a_line_of_the_journal_that_is_cut(scripts):
+def test_a_line_of_the_journal_that_is_cut(scripts, recorded):
     """A process that a full disk kept from telling all that it had to spoils no other's line."""
     cut = """
 import json, os
@@ -140,21 +159,21 @@ with open(json.loads(os.environ["RBLN_PROFILER_CONFIG"])["journal"], "ab") as jo
     journal.write(b'\\n{"bundle": "/runs/\\xc3')
 """
     (scripts.work / "script.py").write_text(cut + SCRIPT, encoding="utf-8")
-    ended = recorded(scripts, "--ops=none", "--name=run", "--", "script.py", "1")
+    ended = recorded("--ops=none", "--name=run", "--", "script.py", "1")
     assert ended.code == 0
     analyze = "`profile-sd3 analyze traces/run` reports on it"
     assert ended.err == f"profile-sd3: the run is in traces/run: {analyze}\n"
 
 
-def test_nothing_to_record(scripts):
+def test_nothing_to_record(scripts, recorded):
     """A command that runs no model, and one without our Python, are told apart; both end with exit
     code 3, unless that is allowed, and one that fails with its own."""
-    ended = recorded(scripts, "--", "-c", "pass")
+    ended = recorded("--", "-c", "pass")
     assert ended.code == 3
     assert ended.err.endswith("traces: no pipeline, module or ONNX Runtime session ran\n")
-    assert recorded(scripts, "--allow-empty", "--", "-c", "exit(0)").code == 0
-    assert recorded(scripts, "--", "-c", "exit(5)").code == 5
-    ended = recorded(scripts, "--", scripts.python, "-S", "-c", "pass")
+    assert recorded("--allow-empty", "--", "-c", "exit(0)").code == 0
+    assert recorded("--", "-c", "exit(5)").code == 5
+    ended = recorded("--", scripts.python, "-S", "-c", "pass")
     assert ended.code == 3
     assert "no process of the command was switched on: install profile-sd3" in ended.err
 
@@ -172,9 +191,9 @@ def test_nothing_to_record(scripts):
         (["--", "no-such-command"], "cannot run no-such-command: No such file or directory"),
     ],
 )
-def test_one_sentence_and_exit_code_2(scripts, arguments, sentence):
+def test_one_sentence_and_exit_code_2(recorded, arguments, sentence):
     """What cannot be used ends in exit code 2 and one sentence, and the command is not run."""
-    ended = recorded(scripts, *arguments)
+    ended = recorded(*arguments)
     assert (ended.code, ended.out, ended.bundles) == (2, "", [])
     assert ended.err.startswith(f"profile-sd3: {sentence}")
     assert ended.err.count("\n") == 1

@@ -24,7 +24,7 @@ from tests.report.rendered import report_of
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 RUNS = ("sd35_mi300x", "tiny_two_devices")
-REPORT = ("-m", "profiler", "analyze", SAMPLES / "sd35_mi300x", "--no-html")
+REPORT = ("-m", "profiler", "analyze", SAMPLES / "tiny_two_devices", "--no-html")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 
 

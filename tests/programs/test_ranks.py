@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from profiler.capture.ranks import own_job
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.tools.sources import load, resolve
@@ -66,10 +67,22 @@ def _of_rank(variables, rank):
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_what_launchers_set(scripts, launcher):
+def test_what_launchers_set(launcher):
     """Rank, local rank, size and job come from the launcher's variables; a helper process that a
-    rank has started has them, too, and is no rank. The ranks of the folder are one run."""
+    rank has started has them, too, with what the rank has left in them, and is no rank."""
     variables, name = LAUNCHERS[launcher]
+    for rank in (0, 1):
+        environment = _of_rank(variables, rank)
+        job = own_job(environment, 7)
+        (own,) = job.ranks
+        assert (job.name, job.world_size, own.rank, own.local_rank) == (name, 2, rank, rank)
+        assert own_job(environment, 8) is None
+        assert own_job(environment, 7) == job  # the rank's next run
+
+
+def test_ranks_with_helpers(scripts):
+    """The same of processes: the ranks of the folder are one run, without what helpers ran."""
+    variables, name = LAUNCHERS["Open MPI"]
     program = (HERE / "rank_with_helper.py").read_text(encoding="utf-8")
     for rank in (0, 1):
         ended = scripts.run(program, **_of_rank(variables, rank))

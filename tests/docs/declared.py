@@ -17,6 +17,7 @@ ELSEWHERE = {
     "$ .ci/run": _CI,
     "$ pip install": "needs a package index: .ci/run installs the same extras",
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
+    "$ profile-sd3 run --ops ": "28 steps: tests/capture/onnxruntime/test_selection.py",
     "$ for run in 1 2 3; do profile-sd3 run ": f"recorded once: {_ONCE}slower-over-time.md",
     "$ profile-sd3 record --ops first,last --out operators/": f"once: {_ONCE}diffusers-script.md",
     "$ profile-sd3 benchmark-device": "takes seven seconds: tests/cli/test_benchmark_device.py",

@@ -20,6 +20,7 @@ from profiler.pipelines import default_model_folder
 from profiler.run import load_bundle
 from tests.command_line import run_command
 from tests.graph.models import external_model, graph, save
+from tests.graph.recording import recorded
 
 _TWO_RELUS = "[m] t = MatMul(x, w)  [first] u = Relu(t)  [second] y = Relu(u)"
 PARTS = ("text_encoder", "text_encoder_3", "transformer", "vae_decoder")
@@ -51,7 +52,7 @@ def props(model):
 def traces(tmp_path_factory):
     """A run of two steps of the tiny model."""
     folder = tmp_path_factory.mktemp("traces")
-    assert not run_command("run", "--steps", 2, "--warmup", 0, "--out", folder, "--name", "a")
+    recorded(default_model_folder(), folder, "a")
     return folder
 
 
@@ -329,8 +330,7 @@ def test_parts_of_a_split_model_have_their_own_times(tmp_path):
     models = tmp_path / "split"
     whole = default_model_folder() / "text_encoder" / "model.onnx"
     assert not run_command("graph", "split", default_model_folder(), models, "--parts", 2)
-    run = ("run", "--model", models, "--steps", 1, "--warmup", 0, "--out", tmp_path / "runs")
-    assert not run_command(*run, "--name", "s")
+    recorded(models, tmp_path / "runs", "s", steps=1)
     layer = "text_model.encoder.layers.0.mlp.fc1"
     found = {}
     for name, model in (("parts", models / "text_encoder" / "model.onnx"), ("whole", whole)):

@@ -11,21 +11,20 @@ import profiler
 from profiler.analysis.analyze import analyze
 from profiler.pipelines import default_model_folder
 from tests.command_line import run_command
+from tests.graph.recording import recorded
 
 PARTS = 3
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The tiny model as it is and split: a run of each by the command line, and its analysis."""
+    """The tiny model as it is and split: a run of each, and its analysis."""
     folder = tmp_path_factory.mktemp("split")
     split = folder / "model"
     assert run_command("graph", "split", default_model_folder(), split, "--parts", PARTS) == 0
     found = []
     for name, model in (("whole", default_model_folder()), ("parts", split)):
-        arguments = ("--model", model, "--name", name, "--out", folder, "--steps", 2)
-        assert run_command("run", *arguments, "--warmup", 0) == 0
-        run = profiler.load(folder / name)
+        run = profiler.load(recorded(model, folder, name))
         found.append((run, analyze(run)))
     return found
 

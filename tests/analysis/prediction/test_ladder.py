@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from profiler.run import Run
 from profiler.text import durations
 from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from tests.analysis.asked import asked
+from tests.command_line import run_command
 from tests.importers.kineto.traces import Trace
 from tests.queued_runs import Machine, QueuedCall, QueuedPipeline
 from tests.runs import make_info
@@ -57,14 +60,34 @@ def predict(cli):
     return partial(cli, "predict")
 
 
+@cache
+def of_sample(name: str) -> Ladder:
+    """That of one of the samples."""
+    return ladder_of_analysis(asked(profiler.load(SAMPLES / name)))
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """What `predict SAMPLE --json -` prints, by sample: asked once."""
+
+    @cache
+    def ask(sample):
+        out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+        with contextlib.redirect_stdout(out):
+            assert run_command("predict", sample, "--json", "-") == 0
+        return json.loads(out.buffer.getvalue())
+
+    return ask
+
+
 def predicted_ns(predict, sample, options):
     words = " ".join(options).split()
     return json.loads(predict(sample, *words, "--json", "-")[1])["predicted"]["ns"]
 
 
-def test_every_figure_is_that_of_predict_with_the_same_options(predict, sample):
+def test_every_figure_is_that_of_predict_with_the_same_options(predict, printed, sample):
     """Each rung alone, and all together: the command that a row names gives its figure."""
-    found = json.loads(predict(sample, "--json", "-")[1])["ladder"]
+    found = printed(sample)["ladder"]
     assert found["rungs"]
     for rung in found["rungs"]:
         assert predicted_ns(predict, sample, rung["options"]) == rung["alone"]["ns"]
@@ -74,8 +97,7 @@ def test_every_figure_is_that_of_predict_with_the_same_options(predict, sample):
 def test_a_finding_gains_at_most_what_its_rung_does(sample):
     """The ladder takes the negative prompt's calls away with what the host does for them; so does
     the finding, that of the MI300X by a replay of the whole run."""
-    analysis = asked(profiler.load(sample))
-    ladder = ladder_of_analysis(analysis)
+    ladder = of_sample(sample.name)
     (rung,) = (
         one for one in ladder.rungs if one.change.follow == ("negative_prompt:text_encoder_3",)
     )
@@ -83,20 +105,19 @@ def test_a_finding_gains_at_most_what_its_rung_does(sample):
     assert finding.cost_ns == pytest.approx(ladder.before_ns - rung.alone.ns, rel=0.001)
 
 
-def test_after_those_above_are_options_combined(predict):
+def test_after_those_above_are_options_combined(predict, printed):
     """The second rung's options after the first one's, in one command."""
     sample = SAMPLES / "sd35_mi300x"
-    first, second, *_ = json.loads(predict(sample, "--json", "-")[1])["ladder"]["rungs"]
+    first, second, *_ = printed(sample)["ladder"]["rungs"]
     both = predicted_ns(predict, sample, [*first["options"], *second["options"]])
     assert both == second["after_those_above"]["ns"]
 
 
-def test_a_report_and_predict_have_one_ladder(predict, sample):
+def test_a_report_and_predict_have_one_ladder(predict, printed, sample):
     """JSON of `analyze` has what `predict` prints."""
-    analysis = asked(profiler.load(sample))
-    printed = json.loads(predict(sample, "--json", "-")[1])["ladder"]
-    assert ladder_document(ladder_of_analysis(analysis)) == printed
-    together = str(all_together(ladder_of_analysis(analysis))).replace("\N{NO-BREAK SPACE}", " ")
+    found = of_sample(sample.name)
+    assert ladder_document(found) == printed(sample)["ladder"]
+    together = str(all_together(found)).replace("\N{NO-BREAK SPACE}", " ")
     assert " ".join(predict(sample)[1].lower().split()).startswith(together.lower())
 
 
@@ -292,7 +313,7 @@ def test_loading_of_data_is_no_recording():
 def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
     """458 ms on the ladder, where the device waits 451 for launches: the host gets ahead between
     calls, too, and the finding's 459 ms at most have that in them."""
-    found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
+    found = of_sample("sd35_mi300x")
     (waits,) = found.rungs[0].change.findings
     gain = found.before_ns - found.rungs[0].alone.ns
     assert waits.evidence["host_wait_ns"] < gain <= waits.cost_ns < 1.01 * gain
@@ -301,7 +322,7 @@ def test_graphs_may_gain_more_than_the_wait_and_the_finding_says_so():
 
 def test_the_last_line_says_why_rows_are_left_out():
     """Of an MI300X a kernel's best and two other images: the marks that their rows have."""
-    found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
+    found = of_sample("sd35_mi300x")
     left = [
         (number, kind)
         for number, kind in enumerate((rung.change.kind for rung in found.rungs), 1)
@@ -339,7 +360,7 @@ def test_of_bounds_alone_nothing_is_added_up(tmp_path):
 def test_attention_pays_only_after_graphs():
     """On an MI300X that waits for its host, less work on the device gains nothing until one launch
     a call ends that; compiled code is not advised to be compiled."""
-    found = ladder_of_analysis(asked(profiler.load(SAMPLES / "sd35_mi300x")))
+    found = of_sample("sd35_mi300x")
     assert "compiled already" in str(found.rungs[0].change.action)
     (attention,) = [rung for rung in found.rungs if rung.change.kind is Kind.AT_BEST]
     assert attention.alone.ns == pytest.approx(found.before_ns, rel=0.01)

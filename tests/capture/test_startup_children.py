@@ -157,8 +157,15 @@ def test_a_fork_inside_a_call(scripts):
 
 
 @posix
-@pytest.mark.parametrize("ops", ["all", "none"])
-@pytest.mark.parametrize("end", ["os._exit(5)", "os.kill(os.getpid(), 9)"])
+@pytest.mark.parametrize(
+    ("end", "ops"),
+    [
+        ("os._exit(5)", "all"),
+        ("os.kill(os.getpid(), 9)", "none"),
+        pytest.param("os._exit(5)", "none", marks=pytest.mark.nightly),
+        pytest.param("os.kill(os.getpid(), 9)", "all", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_fork_in_mid_run_is_as_without_the_profiler(scripts, end, ops):
     """A child that runs its parent's session and a new one prints, and ends, as it does bare; and
     so does its parent, whose run has its own calls alone."""

@@ -238,8 +238,11 @@ CLOSING_WITHOUT_THREADS = CLOSING.replace("print(", "threading.stack_size(1 << 4
 
 
 @posix
-@pytest.mark.parametrize("script", [CLOSING, CLOSING_WITHOUT_THREADS], ids=["", "no threads"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "script"),
+    [(signal.SIGTERM, CLOSING), (signal.SIGHUP, CLOSING_WITHOUT_THREADS)],
+    ids=["", "no threads"],
+)
 def test_a_signal_while_the_run_is_written(scripts, number, script):
     """SIGTERM while the run is being closed waits until that is done, whether or not a thread can
     watch over it."""

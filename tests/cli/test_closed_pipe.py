@@ -14,10 +14,10 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devic
     "arguments",
     [
         ["analyze", SAMPLE, "--no-html"],
-        ["analyze", SAMPLE, "--no-html", "--json", "-"],
-        ["diff", SAMPLE, SAMPLE],
+        pytest.param(["analyze", SAMPLE, "--no-html", "--json", "-"], marks=pytest.mark.nightly),
+        pytest.param(["diff", SAMPLE, SAMPLE], marks=pytest.mark.nightly),
         ["diff", SAMPLE, SAMPLE, "--markdown", "-"],
-        ["predict", SAMPLE],
+        pytest.param(["predict", SAMPLE], marks=pytest.mark.nightly),
         ["dump", SAMPLE / "merged.pb"],
     ],
     ids=lambda arguments: f"{arguments[0]} {arguments[-1]}" if len(arguments) > 2 else arguments[0],

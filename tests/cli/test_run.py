@@ -31,7 +31,9 @@ def test_refused_arguments_leave_nothing(tmp_path, capsys, options, said):
     assert not (tmp_path / "traces").exists()
 
 
-@pytest.mark.parametrize(("height", "width"), [(48, 80), (48, 32)])
+@pytest.mark.parametrize(
+    ("height", "width"), [(48, 80), pytest.param(48, 32, marks=pytest.mark.nightly)]
+)
 def test_sizes_with_an_odd_number_of_patches(tmp_path, height, width):
     """The embedded model makes images of 3 by 5 and 3 by 2 patches: the file has that size and is
     not of one colour, and every operator has a module path."""

@@ -190,7 +190,15 @@ def test_predictions_advise_nothing_that_the_producer_lacks():
     assert not {Assumption.AS_TRACED, Assumption.AS_TRACED_ELSEWHERE} & {*codes}
 
 
-@pytest.mark.parametrize(("name", "stage"), SIZES)
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("sd35-eager", "size_512"),
+        ("flux-eager", "size_768"),
+        pytest.param("sd35-eager", "size_768", marks=pytest.mark.nightly),
+        pytest.param("flux-eager", "size_512", marks=pytest.mark.nightly),
+    ],
+)
 def test_images_of_another_size_take_what_is_predicted(name, stage):
     """With the host as fast as it was then (it was up to 1.8 times as fast as before), the request
     takes what was predicted within 7 %; the decoder, for which the host is no limit, within 4 %."""

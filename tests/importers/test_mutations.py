@@ -30,10 +30,10 @@ def test_every_importer_has_a_seed(all_seeds):
 
 @pytest.mark.parametrize("name", [*_NAMES, "mixed", "archive", "bundle"])
 def test_mutations_are_read_or_refused(name):
-    """A few fixed cases of each; ten minutes of new ones at night."""
-    ended, found = campaign([name], seed=20_261_128, count=4)
+    """Two fixed cases of each; ten minutes of new ones at night."""
+    ended, found = campaign([name], seed=20_261_128, count=2)
     assert found == []
-    assert ended.total() >= 4
+    assert ended.total() >= 2
 
 
 @pytest.mark.parametrize("name", [*_NAMES, "mixed", "archive"])

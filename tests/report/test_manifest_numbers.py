@@ -142,5 +142,7 @@ def test_one_at_a_time(value, tmp_path):
         assert "\n" not in refusal
         if not refusal:
             _put(accepted, place, value)
+    if accepted == sound:  # nothing was: what is reported of sound numbers has other tests
+        return
     path.write_text(json.dumps(accepted))
     _report_everything(bundle)

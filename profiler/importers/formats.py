@@ -584,8 +584,8 @@ def _is_xplane(path: Path, head: bytes) -> bool:
 XPLANE = Importer(
     name="xplane",
     title="XPlane",
-    accepts="an XSpace of XLA's profiler (*.xplane.pb), the view of one (*.trace.json.gz), or the "
-    "folder of logs with it",
+    accepts="an XSpace of XLA's profiler (*.xplane.pb), its view (*.trace.json.gz), or a folder of "
+    "logs",
     recognises=_is_xplane,
     read=reader(_PACKAGE, reads="xplane:read_run"),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),

@@ -70,8 +70,8 @@ def _recognises(path: Path, head: bytes) -> bool:
 IMPORTER = Importer(
     name="rocprofv3",
     title="rocprofv3",
-    accepts="what rocprofv3 writes (JSON, the CSV files of a run, rocpd, pftrace), or a folder "
-    "with it; Perfetto traces of rocprofiler-systems",
+    accepts="what rocprofv3 writes (JSON, CSV, rocpd, pftrace), or its folder; traces of "
+    "rocprofiler-systems",
     recognises=_recognises,
     read=reader(__name__),
     options=(

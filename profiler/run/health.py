@@ -57,6 +57,7 @@ _APART = re.compile(rf"(?:rank\d+/)?(?:{ROOT_DEVICE}|mtia:\d+)")  # work there m
 _OF_DRIVER = "(unified memory)"
 _HOST, _SYNC = CATEGORIES.index("host"), CATEGORIES.index("sync")
 _KERNELS = CATEGORIES.index("compute"), CATEGORIES.index("collective")
+_LATEST_NS = 1 << 61  # sums of later times may not fit an int64
 _TIMES = ("start_ns", "duration_ns")
 _SHORTEST_NS, _FEW = 500, 0.01  # as in `trace/health.py`
 _RULES = (
@@ -162,7 +163,8 @@ def _streams_of(run: Run) -> _Streams | None:
     }
     device = _coded(on, {code: number for number, code in enumerate(devices)})
     rows, device = rows[device >= 0], device[device >= 0]
-    if not len(rows):
+    start = commands["start_ns"].to_numpy()[rows]
+    if not len(rows) or int(start.min()) < -_LATEST_NS or int(start.max()) > _LATEST_NS:
         return None
     named = tuple(devices.values()), tuple(names)
     return _Streams(run, rows, device, stream[rows], *named, processes)

@@ -278,6 +278,17 @@ def test_imports_of_healthy_recordings_have_nothing_to_find(tmp_path, name):
     assert checked(older) is older
 
 
+@pytest.mark.parametrize("start", [(1 << 62) + 1, -(1 << 62) - 1])
+def test_times_that_do_not_fit_are_not_compared(tmp_path, start):
+    run = written(tmp_path, _row_of_kernels(length=30_000))
+    row = pl.int_range(pl.len())
+    of_work = pl.col("category").cast(pl.String) == "compute"
+    far = pl.when(of_work & (row == row.filter(of_work).min())).then(start)
+    odd = run.commands.with_columns(start_ns=far.otherwise("start_ns"))
+    broken = replace(run, commands=odd)
+    assert checked(broken) is broken
+
+
 def test_a_run_whose_launches_take_no_time_is_left_alone(tmp_path):
     """Made-up runs count in ns: kernels of 10 ns are no sign of a wrong unit there."""
     given = _row_of_kernels(length=10)

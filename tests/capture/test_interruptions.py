@@ -153,7 +153,6 @@ def last_calls(recorder):
 def few_objects():
     """Coverage looks through the objects of the process for modules, again and again here: those
     that other tests have left are not among them. They stay frozen, as tests/conftest.py wants."""
-    gc.collect()
     gc.freeze()
 
 

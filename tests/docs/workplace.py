@@ -69,12 +69,12 @@ _PATIENCE_S = 300  # until a command counts as hanging
 _OF_THE_SHELL = re.compile(r"[|&;<>$`*?~{}\\\n]")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")  # what a shell leaves as it is
 _IN_THIS_PROCESS = re.compile(
-    r"profile-sd3 (analyze|diff|dump|import|merge|predict|query|run|fleet \w+"
+    r"profile-sd3 (analyze|diff|dump|import|merge|predict|query|fleet \w+"
     r"|graph (annotate|check|compare|optimize|split)) (?!.*--watch)"
 )
 """Commands whose process does not matter here: to import everything anew would be most of their
-time. Those that need more of a shell than a filter or a file, and those that switch another process
-on, get a process of their own, as do others."""
+time. Those that need more of a shell than a filter or a file, that record or that measure get a
+process of their own, as do others."""
 _FILTERED = re.compile(r"(?P<command>[^|]+?)(?P<rest> \| sed -n ('[^']+'|\w+)| > \S+)?")
 _COMPARED = 6  # runs that are there to be compared
 

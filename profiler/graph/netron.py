@@ -43,9 +43,9 @@ _POLICY = (
 _PIECE = 1 << 20  # bytes
 
 
-class NetronServer(LocalServer):
-    """Serves the model in a file at `url` while the context lasts, or until an hour passes without
-    a request.
+class NetronServer:
+    """Serves the model in a file at `url`. Use as a context, or `close` it. Ends after an hour
+    without a request, and then is `idle`.
 
     Raises InputError if `netron` is not installed, the file is no ONNX model, or the port is taken;
     port 0 takes a free one.
@@ -54,16 +54,42 @@ class NetronServer(LocalServer):
     def __init__(
         self, model: Path, port: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.pages = _pages()
-        self.files = {_quoted(model.name): model} | _data_files(model)
-        self.index = _index((self.pages / "index.html").read_text(encoding="utf-8"), model)
+        pages = _pages()
+        files = {_quoted(model.name): model} | _data_files(model)
+        page = (pages / "index.html").read_text(encoding="utf-8")
         try:
-            super().__init__(_Handler, port, clock)
+            self._server = _Server(_Handler, port, clock)
         except OSError as error:
             reason = error.strerror or str(error)
             advice = "give another --port, or leave it out to take a free one"
             raise InputError(f"cannot serve at port {port} ({reason}): {advice}") from error
-        self.url = f"{self.root}/"
+        self._server.pages, self._server.files = pages, files
+        self._server.index = _index(page, model)
+        self.port = self._server.server_port
+        self.url = f"{self._server.root}/"
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has ended because there was no request for long."""
+        return self._server.idle
+
+    def serve_forever(self) -> None:
+        """Answer requests until `shutdown` is called in another thread."""
+        self._server.serve_forever(poll_interval=0.2)
+
+    def shutdown(self) -> None:
+        """Make `serve_forever` return."""
+        self._server.shutdown()
+
+    def close(self) -> None:
+        """Release the port."""
+        self._server.server_close()
+
+    def __enter__(self) -> NetronServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _pages() -> Path:
@@ -106,8 +132,14 @@ def _index(page: str, model: Path) -> str:
     return page.replace("<title>", "\n".join([*tags, "<title>"]), 1)
 
 
+class _Server(LocalServer):
+    pages: Path
+    files: dict[str, Path]
+    index: str
+
+
 class _Handler(LocalHandler):
-    server: NetronServer
+    server: _Server
 
     def answer(self, path: str) -> None:
         if path in {"/", "/index.html"}:

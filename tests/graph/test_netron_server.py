@@ -32,10 +32,10 @@ def server(tmp_path):
 
 def get(server, path, host=""):
     """Status, headers and content of a request."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     place = server.url.split("/", 3)[3]
     path = f"/{place}{path.removeprefix('/')}"
-    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{server.server_port}"})
+    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{server.port}"})
     response = connection.getresponse()
     found = response.status, dict(response.getheaders()), response.read()
     connection.close()
@@ -66,14 +66,14 @@ def test_external_data_is_served_and_nothing_else(server):
 def test_other_hosts_names_are_refused(server):
     """A page of another site whose name leads to 127.0.0.1 gets nothing."""
     assert get(server[0], "/", "evil.example")[0] == 403
-    assert get(server[0], "/", f"localhost:{server[0].server_port}")[0] == 200
+    assert get(server[0], "/", f"localhost:{server[0].port}")[0] == 200
 
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_view_says_what_stops_it(cli, server, monkeypatch, taken):
     """A port that is taken, and Netron missing, are one sentence each and exit code 2."""
     if taken:
-        arguments, sentence = ("--port", server[0].server_port), "cannot serve at port"
+        arguments, sentence = ("--port", server[0].port), "cannot serve at port"
     else:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         arguments, sentence = (), "`pip install 'netron>=9.0'`"

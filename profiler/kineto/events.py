@@ -30,7 +30,13 @@ from profiler.kineto.arguments import (
     known_numbers,
 )
 from profiler.kineto.json_text import WRONG, Text
-from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar, collective_args
+from profiler.kineto.operators import (
+    GRAPH_NODES,
+    CollectiveArgs,
+    Scalar,
+    collective_args,
+    device_name,
+)
 from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
 
@@ -91,8 +97,7 @@ class Events(Sequence[Event]):
             return [self[one] for one in range(*row.indices(len(self)))]
         pid, tid = self.threads[self.thread.item(row)]
         category = self.categories[self.category.item(row)]
-        name = self.names[self.name.item(row)]
-        return Event("X", category, name, pid, tid, None, None, self.args[row])
+        return Event("X", category, self.name_of(row), pid, tid, None, None, self.args[row])
 
     def name_of(self, row: int) -> str:
         """The name of one event."""
@@ -111,9 +116,7 @@ class Events(Sequence[Event]):
     def named(self, rows: Int64s, test: Callable[[str], object]) -> np.ndarray[Any, Any]:
         """The results of `test` for the names of some events; it is called once per name."""
         codes = self.name[rows]
-        there = np.zeros(len(self.names), dtype=np.bool_)
-        there[codes] = True
-        known = np.flatnonzero(there).tolist()
+        known = np.flatnonzero(np.bincount(codes)).tolist()
         answers = np.array([test(self.names[code]) for code in known] or [False])
         table = np.zeros(len(self.names), dtype=answers.dtype)
         table[known] = answers[: len(known)]
@@ -136,8 +139,6 @@ _CATEGORIES = {
     "Memset": "gpu_memset",
 }
 _NAMED = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(|DistributedDataParallel\.|## ")
-
-
 _MTIA = "mtia_ccp_events"
 _RENAMED = frozenset((*_CATEGORIES, _MTIA))
 _DIRECTIONS = {
@@ -173,17 +174,7 @@ LATEST_NS = 1 << 62
 _EXACT_BELOW_US = float(2**43)  # a float64 has three decimals below; 101 days
 _MEMORY = "[memory]"
 _COPIES = "gpu_memcpy"
-_DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
-_ACCELERATOR = re.compile(r"(?!CPU|GPU)([A-Z]{3,8}) (\d{1,4})")
 _Key = TypeVar("_Key", bound=Hashable)
-
-
-def _device_name(process: str) -> str:
-    """The device that a process name means: `rbln:0`, `mtia:9` for `MTIA 9`; "" if none."""
-    if _DEVICE_NAME.fullmatch(process):
-        return process
-    accelerator = _ACCELERATOR.fullmatch(process)
-    return ":".join(accelerator.groups()).lower() if accelerator is not None else ""
 
 
 class _Codes(dict[_Key, int]):
@@ -509,7 +500,7 @@ class EventColumns:
                 name = str(event.args.name)
                 if event.name == "thread_name":
                     self.thread_names[event.pid, event.tid] = name.strip()
-                elif event.name == "process_name" and (device := _device_name(name)):
+                elif event.name == "process_name" and (device := device_name(name)):
                     self.device_names[event.pid] = device
         if places:
             memory = [events[place] for place in places]
@@ -617,8 +608,7 @@ class Ranges(Struct, frozen=True, eq=False):
         end_ns = end_ns[order]
         thread, row = thread[order], row[order]
         del order
-        none: Int64s = np.empty(0, dtype=np.int64)
-        parent = _core.parents(thread, start_ns, end_ns) if nested else none
+        parent = _core.parents(thread, start_ns, end_ns) if nested else row[:0]
         return cls(row, thread, start_ns, end_ns, parent)
 
     @classmethod
@@ -664,9 +654,8 @@ class Ranges(Struct, frozen=True, eq=False):
     def outermost_marked(self, marked: Bools) -> Int64s:
         """For each range the outermost marked one among itself and its ancestors, -1 for none."""
         found: list[int] = []
-        for index, (parent, mark) in enumerate(
-            zip(self.parent.tolist(), marked.tolist(), strict=True)
-        ):
+        pairs = zip(self.parent.tolist(), marked.tolist(), strict=True)
+        for index, (parent, mark) in enumerate(pairs):
             above = found[parent] if parent >= 0 else -1
             found.append(index if above < 0 and mark else above)
         return np.array(found, dtype=np.int64)

@@ -270,7 +270,7 @@ def listed_type(kernel: str) -> str:
     return named[1].removeprefix("c10::") if named else ""
 
 
-# --- Names in Kineto's events: operators, kernels, copies and their queues.
+# --- Names in Kineto's events: operators, kernels, copies and their queues, devices.
 
 
 _NO_OPERATOR = re.compile(
@@ -281,6 +281,8 @@ _COMPILING = re.compile(
     r"(?:torch\._)?dynamo|entire_frame_compile|compile_attempt_\d+|.*\(dynamo_timed\)"
 )
 _LONGEST_NAME = 120  # characters; names of generated GEMM kernels have several hundred
+_DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}:\d{1,4}")
+_ACCELERATOR = re.compile(r"(?!CPU|GPU)([A-Z]{3,8}) (\d{1,4})")
 
 
 def is_operator(name: str) -> bool:
@@ -343,6 +345,14 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
     if is_collective(name):
         return " collectives", "collective"
     return "", "compute"
+
+
+def device_name(process: str) -> str:
+    """The device that a process name means: `rbln:0`, `mtia:9` for `MTIA 9`; "" if none."""
+    if _DEVICE_NAME.fullmatch(process):
+        return process
+    accelerator = _ACCELERATOR.fullmatch(process)
+    return ":".join(accelerator.groups()).lower() if accelerator is not None else ""
 
 
 # --- The result of a reduction, from its input and arguments.

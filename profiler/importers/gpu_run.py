@@ -363,7 +363,7 @@ class Machine:
 def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Checked]:
     """Return the recording with corrected times and without impossible rows."""
     work, api = recorded.work, recorded.api
-    pids = np.unique(np.append(api.pid, work.pid))
+    pids = np.union1d(np.unique(api.pid), np.unique(work.pid))
     pids = pids[pids != UNKNOWN]
     process = [
         np.where(rows.pid == UNKNOWN, UNKNOWN, np.searchsorted(pids, rows.pid))

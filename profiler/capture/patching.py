@@ -296,6 +296,18 @@ def _methods_of(owner: Any) -> _Methods | None:
     return methods if isinstance(methods, _Methods) and methods.owner() is owner else None
 
 
+def call_wrapped(
+    owner: Any, name: str, original: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
+    """Call `original`, a method that runs on behalf of `owner.name`, through the wrappers around
+    that. A method of a subclass that called it by `super()` does not begin again."""
+    wrapper, methods = attributes(owner).get(name), _methods_of(owner)
+    arounds = methods.get(name) if methods is not None else None
+    if arounds is None:
+        arounds = wrapper.arounds if isinstance(wrapper, _Wrapper) else _Arounds()
+    return arounds.call(functools.partial(original, owner), args, kwargs)
+
+
 def is_wrapped(owner: Any) -> bool:
     """Whether calls of `owner` itself are wrapped."""
     methods = _methods_of(owner)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from profiler.capture.patching import Wraps
 from profiler.capture.pipelines.discovery import NewPipelines
 
 
@@ -96,6 +97,46 @@ def test_classes_made_later(diffusers):
 
     assert Later()("a") == ("hooked", ("later", ("image", "a")))
     assert attaching.seen == [("Later", True)]
+
+
+def hooked(noted):
+    """Attach as a session does, noting the arguments of calls."""
+
+    def noting(original, args, kwargs):
+        noted.append(args)
+        return original(*args, **kwargs)
+
+    def attach(pipeline):
+        Wraps().around_method(pipeline, "__call__", noting)
+        return True
+
+    return attach
+
+
+def test_a_subclass_that_is_not_watched_changes_the_arguments(diffusers):
+    """Its own method does not begin again with the arguments that it gives to `super()`."""
+
+    class Late(diffusers.Base):
+        def __call__(self):
+            return ("late", super().__call__("a"))
+
+    noted = []
+    NewPipelines(hooked(noted)).watch_class(diffusers.Base)
+    pipe = Late()
+    assert pipe() == ("late", ("image", "a"))
+    assert noted == [("a",)]  # the first call is recorded from there on
+    assert pipe() == ("late", ("image", "a"))
+    assert noted == [("a",), ()]
+
+
+def test_a_patch_over_ours_is_called_once(diffusers):
+    """What another tool put over the method of a class runs once in the first call, too."""
+    noted = []
+    NewPipelines(hooked(noted)).watch_diffusers(diffusers)
+    ours = diffusers.Base.__call__
+    diffusers.Base.__call__ = lambda self, prompt: ours(self, prompt + "!")
+    assert diffusers.Pipeline()("a") == ("image", "a!")
+    assert noted == [("a!",)]
 
 
 def test_undoing_leaves_the_classes(diffusers):

@@ -18,7 +18,7 @@ from typing import Any
 
 from profiler.capture.backend import backend_of, notice
 from profiler.capture.imports import collection_waits, import_ahead
-from profiler.capture.patching import WRAPPED, ClassPatches, attributes, weakly
+from profiler.capture.patching import WRAPPED, ClassPatches, attributes, call_wrapped, weakly
 from profiler.plugins import let_pass
 
 # --- Objects that a pipeline holds, under any name: executed parts and schedulers.
@@ -263,10 +263,13 @@ class NewPipelines:
     def _first_use(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def use(pipeline: Any, *args: Any, **kwargs: Any) -> Any:
-            if pipeline not in self._seen and self._attached(pipeline):
-                again = pipeline if name == "__call__" else getattr(pipeline, name)
-                return again(*args, **kwargs)  # now with hooks in place
-            return original(pipeline, *args, **kwargs)
+            entered = getattr(type(pipeline), name, None) is use  # and not by another's method
+            if pipeline in self._seen or not self._attached(pipeline):
+                return original(pipeline, *args, **kwargs)
+            if not entered:
+                return call_wrapped(pipeline, name, original, args, kwargs)
+            again = pipeline if name == "__call__" else getattr(pipeline, name)
+            return again(*args, **kwargs)  # now with hooks in place
 
         return use
 

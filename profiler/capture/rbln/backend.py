@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend, Watcher, Watching, notice
-from profiler.capture.patching import ClassPatches, attributes, weakly
+from profiler.capture.patching import ClassPatches, attributes, call_wrapped, weakly
 from profiler.capture.settings import is_on
 from profiler.errors import InputError
 from profiler.plugins import let_pass
@@ -266,7 +266,10 @@ class ScriptRuntimes:
         def use(runtime: Any, *args: Any, **kwargs: Any) -> Any:
             around = scope()
             alone = around.pipeline is None and around.call is None
+            entered = getattr(type(runtime), name, None) is use  # and not by another's method
             if alone and self._handed_over(runtime, sys._getframe(1)):  # noqa: SLF001 - as modules'
+                if not entered:
+                    return call_wrapped(runtime, name, original, args, kwargs)
                 again = runtime if name == "__call__" else getattr(runtime, name)
                 return again(*args, **kwargs)  # now with hooks in place
             return original(runtime, *args, **kwargs)

@@ -318,12 +318,20 @@ class Marks:
             )
 
     def ranges(self, texts: Bools, codes: Int64s, *, nested: bool = True) -> Ranges:
-        """The ranges with marked texts, of one domain per process, by thread, and `nested` if
-        asked. `row` is the range's row, the thread its index in the sorted global ids `codes`."""
+        """The ranges with marked texts, of one domain per process, by thread. `row` is the range's
+        row, the thread its index in the sorted global ids `codes`. To only look up what is around
+        a time they need not be `nested`, which takes less memory."""
         rows = np.flatnonzero(texts[self.text]) if len(self) else np.zeros(0, dtype=np.int64)
         rows = self._of_one_domain(rows[np.isin(self.thread[rows], codes)])
         thread = np.searchsorted(codes, self.thread[rows]).astype(np.int32)
-        return Ranges.of(rows, thread, self.start[rows], self.end[rows], nested=nested)
+        if nested:
+            return Ranges.of(rows, thread, self.start[rows], self.end[rows])
+        rows, end = rows.astype(np.int32), self.end[rows]
+        order = np.lexsort((np.negative(end, out=end), self.start[rows], thread))
+        del end
+        rows, thread = rows[order], thread[order]
+        del order
+        return Ranges(rows, thread, self.start[rows], self.end[rows], rows[:0])
 
     def _of_one_domain(self, rows: Int64s) -> Int64s:
         """The given rows of one domain per process: the default domain, else the one with most

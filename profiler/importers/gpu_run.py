@@ -393,6 +393,7 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
         if found.process is not None:
             work = replace(work, pid=pids[found.process[found.kept]])
         placed = replace(placed, code=placed.code[found.kept])
+    found = replace(found, start=work.start, end=work.end)  # not twice in memory
     return replace(recorded, work=work), placed, found
 
 

@@ -403,8 +403,8 @@ def _coded(column: npt.NDArray[Any]) -> tuple[int, Int64s]:
     least = int(column.min(initial=0))
     span = int(column.max(initial=0)) - least + 1
     if span > max(len(column) // 4, 1 << 16):
-        values, code = np.unique(column, return_inverse=True)
-        return len(values), code.reshape(-1)
+        values = np.unique(column)
+        return len(values), np.searchsorted(values, column)
     at = column - least
     there = np.zeros(span, dtype=np.bool_)
     there[at] = True

@@ -642,13 +642,13 @@ class _Check(LaunchedRows):
 
     def _gaps(self) -> None:
         """Note gaps of a minute or more without events, if they are far longer than the rest."""
-        start = np.concatenate((self.start[self.kept], self.launches.start))
-        if not len(start):
-            return
-        end = np.concatenate((self.end[self.kept], self.launches.end))
-        whole = int(end.max()) - int(start.min())
+        starts = self.start[self.kept], self.launches.start
+        ends = self.end[self.kept], self.launches.end
+        begin = min(int(times.min(initial=NEVER)) for times in starts)
+        whole = max(int(times.max(initial=begin)) for times in ends) - begin
         if whole < EMPTY_NS:
             return
+        start, end = np.concatenate(starts), np.concatenate(ends)
         order = np.argsort(start, kind="stable")
         idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
         gaps = idle[idle > EMPTY_NS]

@@ -326,6 +326,7 @@ class LaunchedRows:
             self.process = np.append(launches.process, -1)[self.launch]
         self._again()
         self._reused()
+        del self.by_key.keys, self.by_key.start  # not looked up again
 
     def _again(self) -> None:
         """Reject the second of two equal kernels of one launch: two recorders wrote it. If there
@@ -354,10 +355,7 @@ class LaunchedRows:
         launch or outlives a synchronization. Of several, take the one with the shortest latency."""
         rows, of = self.rows, dict(self._by_device(self.kept))
         process, launch = np.full((2, len(rows)), -1, dtype=np.int64)
-        paired, alone = (
-            True,
-            len(processes) >= len(of),
-        )  # one device per process?
+        paired, alone = True, len(processes) >= len(of)  # one device per process?
         fits = {
             device: sorted(self._fit(here, one) for one in processes.tolist())
             for device, here in [*of.items()][:MOST_PROCESSES]

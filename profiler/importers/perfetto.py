@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import ForeignRunBuilder, drops_of
+from profiler.importers.foreign_run import ForeignRunBuilder
 from profiler.importers.gpu_calls import (
     KINDS,
+    LATEST,
     NO_TIME,
     Api,
     Marks,
@@ -30,7 +31,7 @@ from profiler.importers.gpu_calls import (
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
 from profiler.trace.columns import Int64s, TraceColumns, TrackRow, read_trace
-from profiler.trace.events import DropKind, DropReason
+from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Device
 
 _NAMED = 8  # tracks in a message
@@ -50,24 +51,17 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
     launch = np.full(len(trace.slices), _NONE, dtype=np.int64)
     leads = on_device[trace.flows[:, 1]] & ~on_device[trace.flows[:, 0]]
     launch[trace.flows[leads, 1]] = trace.flows[leads, 0]
-    launches = np.unique(launch[launch != _NONE]) if device else host_rows
+    closed = host_rows[trace.slices.duration_ns[host_rows] >= 0]
+    launches = np.unique(launch[launch != _NONE]) if device else closed
     recorded = Recorded(
         work=_work(trace, work_rows, number, launch),
         api=_api(trace, launches),
         marks=_marks(trace, np.setdiff1d(host_rows, launches) if device else host_rows, given),
-        drops=tuple(
-            drop
-            for lost in trace.drops
-            for drop in drops_of(
-                DropKind.DROPPED_EVENTS, lost.count, lost.unit, DropReason.DAMAGED, path.name
-            )
-        ),
+        drops=tuple(lost for lost in trace.drops if _is_loss(lost)),
     ).timed(path.name)
     recorded.marks.check(path, given, "slice")
-    if not device and not len(recorded.api):
-        raise InputError(
-            f"{path} is a Perfetto trace without a slice that has an end: record again"
-        )
+    if not device:
+        _check_times(path, _ends(trace, closed), recorded.api)
     codes, place = np.unique(recorded.work.device, return_inverse=True)
     names = tuple(f"gpu:{code}" for code in codes.tolist())
     machine = Machine(
@@ -77,6 +71,31 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
         devices={name: Device() for name in names},
     )
     return gpu_run(ForeignRunBuilder("perfetto", path.stem, path, None), recorded, machine)
+
+
+def _is_loss(drop: Drop) -> bool:
+    """Whether events are missing that are not counted elsewhere. A track may be described again:
+    its first description stays, and events of a track without one have a drop of their own. Slices
+    without an end are counted among the ranges and the work."""
+    again = drop.detail.code is DropReason.BAD_DESCRIPTORS
+    return not again and drop.kind is not DropKind.UNCLOSED_SLICE
+
+
+def _check_times(path: Path, ends: Int64s, api: Api) -> None:
+    """Raise InputError if nothing of the host takes time: no slice has an end, or those that do are
+    later than any clock counts to."""
+    if len(api) and api.end.max() > api.start.min():
+        return
+    late = int((ends >= LATEST).sum())
+    if late:
+        raise InputError(
+            f"{path} has {late} of {len(ends)} slices after the year 2043, and the others take no "
+            "time: its clock is wrong or the file is damaged; record again"
+        )
+    if not len(api):
+        raise InputError(
+            f"{path} is a Perfetto trace without a slice that has an end: record again"
+        )
 
 
 def _devices(path: Path, trace: TraceColumns, device: str) -> Int64s:

@@ -279,7 +279,7 @@ SENTENCES: Sentences = {
         DropReason.OMITTED: "this sample leaves something out on purpose, to stay small: {what}",
         DropReason.CLOCK_UNRELATED_IN_FILE: "no snapshot relates their clock to the trace's, so "
         "they have no place in time",
-        DropReason.NO_TIME: "their time is missing, or before 1970",
+        DropReason.NO_TIME: "their time is missing, or not in the years 1970 to 2043",
         DropReason.NEVER_RAN: "their time is missing, or they end before they start",
         DropReason.NO_SEQUENCE: "they belong to no packet sequence",
         DropReason.STATE_MISSING: "they need names or times that the file does not contain",

@@ -107,8 +107,8 @@ def test_bookkeeping_stands_out_only_where_something_is_wrong():
             DropReason.NO_TIME,
             {},
             (
-                "Their time is missing, or before 1970. Figures leave these out; record again if "
-                "they are many."
+                "Their time is missing, or not in the years 1970 to 2043. Figures leave these "
+                "out; record again if they are many."
             ),
         ),
         (

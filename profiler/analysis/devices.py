@@ -516,9 +516,9 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
         known.sort(key=lambda row: -row["idle_share"])
         return (
             _range(known, waits, total),
-            _device(known[0], waits.get(known[0]["device"]), total, alone=False),
+            _device(known[0], waits.get(known[0]["device"]), total),
         )
-    facts = [_device(row, waits.get(row["device"]), total, alone=len(known) == 1) for row in known]
+    facts = [_device(row, waits.get(row["device"]), total) for row in known]
     untraced = [
         row
         for row in rows
@@ -527,24 +527,23 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
         and row["calls_share"] is not None
         and is_accelerator(row["device"]) == driven
     ]
-    return (*facts, *_untraced(untraced[: _MOST - len(facts)], busy_unknown(info.health)))
+    missing = untraced_calls(analysis.inputs.run, analysis.inputs.calls).any()
+    why = said("busy time is unknown: only host work was recorded")
+    if missing:
+        why = said("busy time is unknown: not all calls were traced")
+    return (*facts, *_untraced(untraced[: _MOST - len(facts)], busy_unknown(info.health), why))
 
 
-def _device(
-    row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int, *, alone: bool
-) -> Fact:
+def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int) -> Fact:
     """Return the line of a device: `rocm:2`: `busy 60 %`, `idle 40 %: launch-bound 38 %, between
-    calls 2.0 %`. Beside others (not `alone`) it lacks what was recorded of them."""
+    calls 2.0 %`, and first what was not recorded of it, of other devices maybe."""
     idle = said("idle {share}", share=percent(row["idle_share"]))
     causes = _causes(waits, total) if waits is not None and total else []
     if causes:
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
     lost = 1 - row["utilization"] - row["idle_share"]
     if lost >= _WORTH:
-        missing = said("not recorded of it alone {share}, {idle}")
-        if alone:
-            missing = said("not recorded {share} of end to end, {idle}")
-        idle = said(missing.template, idle=idle, share=percent(lost))
+        idle = said("not recorded {share}, {idle}", share=percent(lost), idle=idle)
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 
@@ -599,13 +598,15 @@ def _most_common(waits: Sequence[Mapping[str, Any]]) -> str:
     return max(_CAUSES, key=lambda name: sum(row[name] for row in waits))
 
 
-def _untraced(rows: Sequence[Mapping[str, Any]], damaged: Container[str]) -> Iterator[Fact]:
+def _untraced(
+    rows: Sequence[Mapping[str, Any]], damaged: Container[str], why: Said
+) -> Iterator[Fact]:
     for row in rows:
         if row["device"] in damaged:
             yield Fact(row["device"], said("busy time is not known"))
             continue
         value = said("in calls {share}", share=percent(row["calls_share"]))
-        yield Fact(row["device"], value, said("busy time is unknown: not all calls were traced"))
+        yield Fact(row["device"], value, why)
 
 
 # --- What each device did, by category of work.

@@ -580,11 +580,11 @@ def iteration_notes(analysis: Analysis) -> Iterator[Said]:
 
 
 def _with_missing(what: Said, whole_ns: float, missing_ns: float) -> Said:
-    """Append to `what`, which lasted `whole_ns`, that part of it was not recorded, unless that is
-    negligible. How much it is the run's figure tells."""
+    """Append to `what`, which lasted `whole_ns`, how much was not recorded, unless it is
+    negligible."""
     if missing_ns < _BESIDE * whole_ns or not missing_ns:
         return what
-    return said("{what}, part of it not recorded", what=what)
+    return said("{what}, {missing} of it not recorded", what=what, missing=duration(missing_ns))
 
 
 # --- Key figures: how long the run took, and what of it was not recorded or is in no stage.

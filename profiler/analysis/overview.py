@@ -475,7 +475,8 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     for fact in unrecorded_facts(analysis):
         note = said("counted neither as idle nor as end to end")
         if several:
-            note = said("of no device, counted neither as idle nor as end to end")
+            fact = replace(fact, value=said("{time} of the run", time=fact.value))
+            note = said("on all devices, counted neither as idle nor as end to end")
         yield replace(fact, note=note, remark=True)
     yield from host_times_facts(analysis)
     recording = analysis.run.recording

@@ -152,7 +152,7 @@ def test_what_was_not_recorded_is_part_of_an_iteration(tmp_path):
     (fact,) = (each for each in facts if each.label == "Iterations")
     assert plain(fact.value) == "3"
     assert plain(fact.note).split("; ") == [
-        "mean 20.0 ms, part of it not recorded",
+        "mean 20.0 ms, 10.0 ms of it not recorded",
         "7.00 ms before the first",
         "3.00 ms after the last",
     ]

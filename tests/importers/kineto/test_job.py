@@ -341,7 +341,7 @@ def test_shared_ranks_agree_with_their_truth():
     for row in devices.rows(named=True):
         busy, idle = row["utilization"], row["idle_share"]
         text = said_of[row["device"]]
-        lost = f"not recorded of it alone {percent(1 - busy - idle)}"
+        lost = f"not recorded {percent(1 - busy - idle)}"
         assert f"busy {percent(busy)}, {lost}, idle {percent(idle)}: " in text
     text = headline(made, 0)
     whole = duration(total + made.accounting.unrecorded_ns)

@@ -107,7 +107,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     parts = [
         "" if only_captures(analysis) else _devices(analysis),
         _ranks(analysis),
-        "" if unknown or unnamed else _submodules(account, total),
+        "" if unknown or unnamed else _submodules(account, total, _only_submodule(analysis)),
     ]
     if parts[0] and not any(parts[1:]):
         parts.append(_roles_of_run(analysis))
@@ -118,14 +118,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
 
 
 def _what(analysis: Analysis) -> str:
-    account = analysis.accounting
-    parts = []
-    if account.pipelines > 1 and not are_apart(analysis.drops):
-        parts.append(counted(account.pipelines, "pipeline call"))
-    if account.steps:
-        parts.append(counted(account.steps, "step"))
-    if account.in_iterations:
-        parts.append(counted(account.iterations, "iteration"))
+    parts = _parts_of_run(analysis)
     if not parts and analysis.run.calls:
         parts.append(_calls(analysis))
     if not parts:
@@ -139,11 +132,34 @@ def _what(analysis: Analysis) -> str:
     return joined(", ", parts)
 
 
+def _parts_of_run(analysis: Analysis) -> list[Said]:
+    """How many pipeline calls, steps and iterations there were, of which there were any."""
+    account, parts = analysis.accounting, []
+    if account.pipelines > 1 and not are_apart(analysis.drops):
+        parts.append(counted(account.pipelines, "pipeline call"))
+    if account.steps:
+        parts.append(counted(account.steps, "step"))
+    if account.in_iterations:
+        parts.append(counted(account.iterations, "iteration"))
+    return parts
+
+
+def _called(analysis: Analysis) -> list[str]:
+    return analysis.submodules.filter(pl.col("calls") > 0)["submodule"].to_list()
+
+
+def _only_submodule(analysis: Analysis) -> str:
+    """The submodule whose calls are counted by its name; "" if there are others, or one call."""
+    names = _called(analysis)
+    counts_calls = analysis.run.calls > 1 and not _parts_of_run(analysis)
+    return names[0] if counts_calls and len(names) == 1 else ""
+
+
 def _calls(analysis: Analysis) -> Said:
     """`"1 call"`, `"400 calls of jit_f"`, `"414 calls of 4 submodules"`, `"3 submodules"` that were
     called once each, or `"2 processes"`: pipeline calls are counted beside them."""
     number = analysis.run.calls
-    names = analysis.submodules.filter(pl.col("calls") > 0)["submodule"].to_list()
+    names = _called(analysis)
     if number == 1 or not names:
         return counted(number, "call")
     if number == len(names) and all(map(_PROCESS.fullmatch, names)):
@@ -186,7 +202,7 @@ def _devices(analysis: Analysis) -> str:
         if row["idle_share"] is None
         and row["device"] not in damaged
         and row["calls"]
-        and row["calls_share"] is not None
+        and row["calls_share"]  # 0: its calls are moments, or beneath others
         and is_accelerator(row["device"]) == driven
     )
     parts = [_did(analysis, some, name) for some, name in _groups(analysis)]
@@ -359,15 +375,20 @@ def _without_call(shares: list[tuple[float, str]]) -> str:
 # --- What took the time.
 
 
-def _submodules(account: Accounting, total: int) -> str:
-    """`"transformer takes 83 %, text encoders 9.9 %, vae 4.2 %"`; "" if one takes all of it, or
-    they ran at the same time: shares would add up to more."""
+def _submodules(account: Accounting, total: int, only: str) -> str:
+    """`"transformer takes 83 %, text encoders 9.9 %, vae 4.2 %"`, or `"the calls take 83 %"` if
+    all are of `only`, which is named before; "" if one takes all of it, or none any time, or they
+    ran at the same time: shares would add up to more."""
     shares = _grouped(
         (part.submodule, part.wall_ns / total) for part in account.submodules if total
     )
     if not shares or shares[0][1] >= _NEARLY_ALL or sum(each for _, each in shares) > _AT_ONCE:
         return ""
     (name, share), *others = shares[:_MOST]
+    if not share:
+        return ""
+    if name == only:
+        return said("the calls take {share}", share=percent(share))
     several = name == str(_SEVERAL_ENCODERS)
     first = said(
         "{name} take {share}" if several else "{name} takes {share}",

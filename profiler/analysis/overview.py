@@ -473,11 +473,11 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
     several = analysis.devices["idle_share"].count() > 1
     for fact in unrecorded_facts(analysis):
-        note = said("counted neither as idle nor as end to end")
+        time, note = fact.value, said("counted neither as idle nor as end to end")
         if several:
-            fact = replace(fact, value=said("{time} of the run", time=fact.value))
+            time = said("{time} of the run", time=time)
             note = said("on all devices, counted neither as idle nor as end to end")
-        yield replace(fact, note=note, remark=True)
+        yield replace(fact, value=time, note=note, remark=True)
     yield from host_times_facts(analysis)
     recording = analysis.run.recording
     if recording is not None and recording.calls_from is not None and recording.calls_from.guessed:
@@ -499,8 +499,12 @@ def _submodules(of: ReportInput) -> TableView | None:
     title, rows = _as_known(of.analysis, title, rows, "share", "busy_ns", "launch_bound_ns")
     devices = [text and _few_devices(text) for text in rows["device"]]
     rows = rows.with_columns(device=pl.Series(devices, dtype=pl.String))
-    hidden = are_hidden(rows.sort("elapsed_ns", descending=True).head(shown))
-    columns_shown = {"busy_ns": rows["busy_ns"].sum() > 0, "span_ns": hidden, "hidden_ns": hidden}
+    first = rows.sort("elapsed_ns", descending=True).head(shown)
+    columns_shown = {
+        "busy_ns": rows["busy_ns"].sum() > 0,
+        "span_ns": bool(((first["elapsed_ns"] == 0) & (first["span_ns"] > 0)).any()),
+        "hidden_ns": are_hidden(first),
+    }
     return table(
         "opening_submodules",
         title,

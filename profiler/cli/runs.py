@@ -107,6 +107,9 @@ def not_whole(place: Path, drops: Iterable[Drop]) -> Iterator[str]:
         yield f"not whole: {place}: {drop.where}: {worded_note(drop.detail)}"
 
 
+_TRACK = 40  # characters of a track's name
+
+
 def as_host_work(source: Source) -> tuple[Source, list[str]]:
     """Treat a Perfetto trace without a call of ours as one to import, with all slices as host work;
     the second value is a line that says so. Any other run stays as it is."""
@@ -121,9 +124,11 @@ def as_host_work(source: Source) -> tuple[Source, list[str]]:
     run = load_source(source)
     if not run.calls.is_empty() or damaged_files(run):
         return source, []
+    tracks = run.commands["track"].drop_nulls().head(1).to_list()
+    such = f"tracks such as {tracks[0][:_TRACK]}" if tracks else "some tracks"
     line = (
-        "all slices are taken for host work: name tracks of devices by --import device=REGEX (of "
-        "RBLN's profiler, use profile-sd3 import)"
+        f"All slices count as host work. If {such} are devices, give --import device=REGEX; for "
+        "RBLN's profiler, use profile-sd3 import."
     )
     return Given(source.path, Kind.FOREIGN, Foreign(PERFETTO, (source.path,))), [line]
 

@@ -197,7 +197,8 @@ def _subject(
     yield from _text_lines(opening.headline, width, 3, "bold")
     shown = notes if len(notes) <= room.notes else notes[: room.notes - 1]
     for note in shown:
-        yield Text(shorten(clean(note), _LONGEST_NOTE), style="dim")
+        for line in _note_lines(shorten(clean(note), _LONGEST_NOTE), width):
+            yield Text(line, style="dim")
     if len(shown) < len(notes):
         yield Text(f"{len(notes) - len(shown)} more such lines: --full", style="dim")
     yield from _text_lines(" · ".join(opening.subject), width, room.lines)
@@ -226,6 +227,11 @@ def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[Render
             yield Text(" " * label).append(note, style="dim")
     for fact in (*checks, *recording):
         yield from _labelled_fact(fact, width, label, room)
+
+
+def _note_lines(note: str, width: int) -> Iterable[str]:
+    """The lines of a note, broken between words; one with a path stays whole, to be copied."""
+    return [note] if os.sep in note else wrapped(note, width)
 
 
 def _small(label: str) -> str:
@@ -372,7 +378,8 @@ def print_report(console: Console, report: Report, *, notes: Sequence[str] = ())
     headline, *texts = report_texts(report, console.width)
     console.print(headline)
     for note in notes:
-        console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
+        for line in _note_lines(clean(note), console.width):
+            console.print(Text(line, style="dim"), soft_wrap=True)
     for text in texts:
         console.print(text)
 

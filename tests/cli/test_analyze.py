@@ -324,7 +324,10 @@ def test_slices_of_a_foreign_trace_are_host_work(tmp_path, capsys):
     analyze(AnalyzeOptions(path=path, no_html=True))
     out = capsys.readouterr().out
     assert out.startswith("10 ns for 1 call\n")
-    assert "all slices are taken for host work: name tracks of devices by --import device" in out
+    assert (
+        "\nAll slices count as host work. If tracks such as theirs are devices, give\n"
+        "--import device=REGEX; for RBLN's profiler, use profile-sd3 import.\n"
+    ) in out
 
 
 def test_trace_of_another_profiler_without_a_call(tmp_path):

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from profiler.analysis.analyze import analyze as analysis_of
+from profiler.analysis.devices import device_facts
+from profiler.analysis.run_headline import headline
 from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.errors import InputError
+from profiler.importers import import_trace
 from profiler.importers.perfetto import read_run
+from profiler.tools.sources import load
 from profiler.trace import schema
+from tests.report.reader import plain
 
 
 def _track(trace, sequence, uuid, *, pid=5, tid=1, name=""):
@@ -83,6 +89,55 @@ def test_a_slice_that_does_not_end_is_lost_once(tmp_path):
     (drop,) = run.drops
     assert (drop.kind, drop.count, drop.detail.code) == ("unclosed_slice", 1, "no_end")
     assert _lengths(run) == [3_000]
+
+
+def test_busy_time_is_unknown_for_want_of_devices(tmp_path, capsys):
+    """Every slice was read, so no call is said to lack its work."""
+    trace = schema.Trace()
+    _track(trace, 1, 7)
+    _slice(trace, 7, 1_000, 4_000)
+    text = _printed(_written(trace, tmp_path), capsys)
+    assert "cpu:0 in calls 100 %, busy time is unknown: only host work was recorded" in text
+
+
+def test_the_submodule_of_all_calls_is_named_once(tmp_path):
+    """Three slices of 1 µs in 5 µs are 60 %."""
+    trace = schema.Trace()
+    _track(trace, 1, 7)
+    for begin in (1_000, 3_000, 5_000):
+        _slice(trace, 7, begin, begin + 1_000)
+    options = {"submodules": "work"}
+    found = analysis_of(
+        load(import_trace(_written(trace, tmp_path), tmp_path / "made", options=options))
+    )
+    (fact,) = device_facts(found)
+    assert plain(fact.value) == "in calls 60 %"
+    text = plain(headline(found, 0))
+    assert text.startswith("5.00 µs for 3 calls of work: ")
+    assert text.endswith("the calls take 60 %")
+    assert text.count("work") == 1
+
+
+def test_work_beneath_other_calls_shows_how_long_it_lasted(tmp_path, capsys):
+    """A process that works within the calls of another one adds nothing, and lasts 4 µs."""
+    trace = schema.Trace()
+    _track(trace, 1, 7, pid=5)
+    _track(trace, 1, 8, pid=6, tid=2)
+    _slice(trace, 7, 1_000, 51_000)
+    _slice(trace, 8, 11_000, 15_000)
+    text = _printed(_written(trace, tmp_path), capsys)
+    assert "submodule elapsed µs begin to end µs share %" in text
+    assert "process_1 0 4.00 0 1 4.00 cpu:0" in text
+
+
+def test_moments_alone_take_no_share(tmp_path, capsys):
+    """Two processes with a slice of no length each: none is said to take 0 %."""
+    trace = schema.Trace()
+    _track(trace, 1, 7, pid=5)
+    _track(trace, 1, 8, pid=6, tid=2)
+    _slice(trace, 7, 1_000, 1_000)
+    _slice(trace, 8, 2_000, 2_000)
+    assert _printed(_written(trace, tmp_path), capsys).startswith("1.00 µs for 2 processes All ")
 
 
 _YEAR_NS = 31_556_952_000_000_000

@@ -200,14 +200,18 @@ class _Events:
             self._counters(packet.gpu_counter_event, of, time)
 
     def _describe(self, given: Any) -> None:
-        """Store the thread of a track: its own, else its parent's."""
+        """Store the thread of a track: its own, else its parent's, else what an earlier description
+        says, for slices may be open."""
         if given.HasField("thread"):
             thread = given.thread.pid, given.thread.tid
             name = given.thread.thread_name or given.name
         else:
             parent = self._tracks.get(given.parent_uuid)
             own = given.process.pid if given.HasField("process") else _NO_PROCESS
-            thread = parent or (own, len(self._tracks))
+            before = self._tracks.get(given.uuid)
+            if before is not None and own not in (_NO_PROCESS, before[0]):
+                before = None
+            thread = parent or before or (own, len(self._tracks))
             name = "" if parent else given.name
         self._tracks[given.uuid] = thread
         if name == _OVERHEAD:

@@ -19,7 +19,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.importers import import_trace
 from profiler.kineto import is_perfetto
-from profiler.kineto.perfetto_file import trace_class
+from profiler.kineto.perfetto_file import json_of, trace_class
 from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from tests.importers.kineto.traces import flux
@@ -138,6 +138,35 @@ def test_a_damaged_packet_is_lost_alone(tmp_path):
     damaged.write_bytes(text[:place] + b"\x7f" + text[place + 1 :])
     trace, whole = read_kineto(damaged), read_kineto(_PACKETS)
     assert (trace.dropped, len(trace.events)) == (1, len(whole.events) - 1)
+
+
+@pytest.mark.parametrize("kind", ["thread", "process", "plain"])
+def test_a_track_that_is_described_again_keeps_its_thread(kind):
+    """While a slice of 3 µs is open, a second description says no more than a name, or the same."""
+    trace = trace_class()()
+
+    def describe(*, whole):
+        described = trace.packet.add(trusted_packet_sequence_id=1).track_descriptor
+        described.uuid, described.name = 7, "work"
+        if whole and kind == "thread":
+            described.thread.pid, described.thread.tid = 5, 6
+        if kind == "process":
+            described.process.pid = 5
+
+    def border(kind, time):
+        packet = trace.packet.add(trusted_packet_sequence_id=1, timestamp=time)
+        packet.track_event.type, packet.track_event.track_uuid = kind, 7
+        packet.track_event.name = "slice"
+
+    describe(whole=True)
+    border(1, 1_000)
+    describe(whole=False)
+    border(2, 4_000)
+    events = json.loads(b"".join(json_of([trace.SerializeToString()])))["traceEvents"]
+    (found,) = (event for event in events if event["ph"] == "X")
+    assert found["dur"] == 3
+    if kind != "plain":
+        assert found["pid"] == 5
 
 
 def test_render_stages_of_another_producer_are_work(tmp_path):

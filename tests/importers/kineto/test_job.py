@@ -23,6 +23,7 @@ from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.kineto.jobs import ALL_REDUCE, BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job
 from tests.importers.kineto.traces import Trace
+from tests.report.reader import plain
 
 _NEAR_NS = 1000  # by how much an offset may differ: a written µs, and what is rounded of it
 
@@ -343,6 +344,10 @@ def test_shared_ranks_agree_with_their_truth():
         text = said_of[row["device"]]
         lost = f"not recorded {percent(1 - busy - idle)}"
         assert f"busy {percent(busy)}, {lost}, idle {percent(idle)}: " in text
+    given = ReportInput(made, *extent(made.inputs.run))
+    checks = {one.label: one for one in opening_of(given, summary_of(given)).checks}
+    assert plain(checks["Not recorded"].value) == "205 ms of the run"
+    assert checks["Not recorded"].note.startswith("on all devices, counted neither as idle ")
     text = headline(made, 0)
     whole = duration(total + made.accounting.unrecorded_ns)
     assert (whole, text.partition(" for ")[0]) == (

@@ -95,13 +95,14 @@ class Change(Struct, frozen=True):
 
 class Outcome(Struct, frozen=True):
     """A request's predicted time in ns; `low` to `high` with 90 % confidence, None if unknown.
-    `least_ns` is the time without the most that recording may have added; None if that is not
-    known."""
+    `least_ns` is the time without the most that recording may have added, `most_ns` without the
+    least; None if that is not known."""
 
     ns: float
     low: float | None
     high: float | None
     least_ns: float | None = None
+    most_ns: float | None = None
 
     @classmethod
     def of(cls, request: RequestTime) -> Outcome:
@@ -126,12 +127,12 @@ class Ladder(Struct, frozen=True):
     """The outcomes of a run that takes `before_ns`, the mean of its `pipelines` measured pipeline
     calls. `total` is the outcome of all changes that keep the result, with these `options`; `left`
     are changes that cannot be replayed, each with the reason. `recording_ns` is an upper bound of
-    the time that recording added, None if that is not known or is corrected; `unsure`
-    are the numbers of rungs whose order depends on it. `data_loader_ns` is how long a device waits
-    at least for the DataLoader. `stacks` if Python stacks were recorded,
-    `replayed` if launches were; without launches, outcomes are sums of call times. `cold` if work
-    was launched in first calls only and they load libraries or kernels, or if these take longer
-    than later ones by a fifth of the run.
+    the time that recording added, None if that is not known or is corrected, and
+    `recording_least_ns` a lower bound; `unsure` are the numbers of rungs whose order depends on it.
+    `data_loader_ns` is how long a device waits at least for the DataLoader. `stacks` if Python
+    stacks were recorded, `replayed` if launches were; without launches, outcomes are sums of call
+    times. `cold` if work was launched in first calls only and they load libraries or kernels, or if
+    these take longer than later ones by a fifth of the run.
     `why_not` says why nothing was replayed; `refused` why launches could not be."""
 
     run_id: str
@@ -141,6 +142,7 @@ class Ladder(Struct, frozen=True):
     options: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     recording_ns: float | None = None
+    recording_least_ns: float = 0.0
     data_loader_ns: int = 0
     unsure: tuple[int, ...] = ()
     stacks: bool = False
@@ -154,6 +156,11 @@ class Ladder(Struct, frozen=True):
     def least_ns(self) -> float | None:
         """The run's time without the most that recording may have added; None if not known."""
         return None if self.recording_ns is None else self.before_ns - self.recording_ns
+
+    @property
+    def most_ns(self) -> float | None:
+        """The run's time without the least that recording added; None if not known."""
+        return None if self.recording_ns is None else self.before_ns - self.recording_least_ns
 
 
 def ladder_of(
@@ -187,14 +194,19 @@ class _Climb:
 
     def __init__(self, predictor: Predictor, base: Scenario) -> None:
         self.predictor, self.base = predictor, base
-        self.made: dict[tuple[bool, str], Outcome | None] = {}
+        self.made: dict[tuple[int, str], Outcome | None] = {}
         self.before = predictor.measured(base)
         self.unslowed: Predictor | None = None  # without the most that recording may have added
-        self.least_ns = self.before.ns  # of the run, without that
+        self.slowed = predictor  # without the least
+        self.least_ns = self.most_ns = self.before.ns  # of the run, by these two
         if base.untraced_ns is None and not self.before.corrected:
-            self.unslowed = predictor.never_late or predictor.lightly_recorded
+            cost = predictor.analysis.run.overhead
+            lightly = predictor.lightly_recorded
+            self.unslowed = predictor.never_late or lightly(cost.untraced_low_ns)
+            self.slowed = lightly(cost.untraced_high_ns) or predictor
         if self.unslowed is not None:
             self.least_ns = min(self.unslowed.measured(base).ns, self.least_ns)
+            self.most_ns = min(self.slowed.measured(base).ns, self.most_ns)
         late_ns = self.before.ns - self.least_ns
         self.recording_ns = min(late_ns, _host_gain_ns(predictor.analysis, late_ns))
 
@@ -216,6 +228,7 @@ class _Climb:
             options=tuple(dict.fromkeys(o for one in together for o in one.options)),
             left=tuple(_left(analysis, rungs)),
             recording_ns=None if self.unslowed is None else self.recording_ns,
+            recording_least_ns=min(before_ns - self.most_ns, self.recording_ns),
             data_loader_ns=_in_data_loader(analysis),
             unsure=_unsure(rungs, least),
             replayed=self.predictor.launches is not None,
@@ -226,14 +239,14 @@ class _Climb:
             pipelines=analysis.accounting.pipelines,
         )
 
-    def outcome(self, some: Sequence[Change], *, late: bool = True) -> Outcome | None:
-        """Predict the run with these changes, as recorded (`late`) or without the most that
-        recording may have added; None if it cannot be replayed."""
-        predictor = self.predictor if late or self.unslowed is None else self.unslowed
+    def outcome(self, some: Sequence[Change], by: Predictor | None = None) -> Outcome | None:
+        """Predict the run with these changes, as recorded or `by` another predictor; None if it
+        cannot be replayed."""
+        predictor = by or self.predictor
         scenario = self.base
         for one in some:
             scenario = one.of(scenario)
-        key = late, repr(scenario)
+        key = id(predictor), repr(scenario)
         if key not in self.made:
             try:
                 self.made[key] = Outcome.of(predictor.request_time(scenario))
@@ -241,16 +254,21 @@ class _Climb:
                 self.made[key] = None
         return self.made[key]
 
-    def _ns(self, some: Sequence[Change], *, late: bool = True) -> float:
+    def _ns(self, some: Sequence[Change]) -> float:
         """The time with these changes, or the unchanged time if they cannot be replayed."""
-        found = self.outcome(some, late=late)
-        return (self.before.ns if late else self.least_ns) if found is None else found.ns
+        found = self.outcome(some)
+        return self.before.ns if found is None else found.ns
+
+    def _least_of(self, some: Sequence[Change]) -> float:
+        """The same without the most that recording may have added."""
+        found = self.outcome(some, self.unslowed)
+        return self.least_ns if found is None else found.ns
 
     def _likely_ns(self, some: Sequence[Change]) -> float:
         """The time with these changes, midway between recording that cost nothing and the most."""
         if self.unslowed is None:
             return self._ns(some)
-        return (self._ns(some) + self._ns(some, late=False)) / 2
+        return (self._ns(some) + self._least_of(some)) / 2
 
     def _greedy(self, changes: list[Change], least: float) -> list[Rung]:
         """Rank changes greedily: next is always the one that gains most beside those above it.
@@ -296,13 +314,18 @@ class _Climb:
         return Rung(one, alone, after, pays_after, certain_ns)
 
     def _bounded(self, some: Sequence[Change]) -> Outcome | None:
-        """Predict the run with these changes as recorded, with its `least_ns`."""
+        """Predict the run with these changes as recorded, with its `least_ns` and `most_ns`."""
         found = self.outcome(some)
         if found is None or self.unslowed is None:
             return found
         beyond_ns = self.before.ns - found.ns - self.recording_ns
-        certain_ns = max(self.least_ns - self._ns(some, late=False), beyond_ns)
-        return replace(found, least_ns=self._least_before() - certain_ns)
+        certain_ns = max(self.least_ns - self._least_of(some), beyond_ns)
+        most = self.outcome(some, self.slowed) or found
+        return replace(
+            found,
+            least_ns=self._least_before() - certain_ns,
+            most_ns=min(most.ns, found.ns),
+        )
 
     def _least_before(self) -> float:
         """The run's time without the most that recording may have added."""

@@ -33,7 +33,7 @@ KEY = "ladder"
 TITLE = said("What to do first")
 _FINE = 1.2  # smaller factors have two decimals
 _MOST_SHOWN = 999
-_ALIKE = 1.02  # times a factor: not shown as a range
+_ALIKE = 1.02  # within 2 %: not shown as a range
 _MARKS = {Kind.AT_BEST: said("at best"), Kind.OTHER_IMAGE: said("changes the result")}
 _LEFT_OUT = {  # kinds that the total leaves out, in the order of rungs
     Kind.AT_BEST: said("{numbers} (at best)"),
@@ -55,42 +55,77 @@ _COLUMNS: tuple[Column, ...] = (
         "after_factor", FLOAT64, "ratio", "time now / after_ns", True, "its factor", kind="number"
     ),
 )
+_IN_RANGES: tuple[Column, ...] = (  # if recording may have added much
+    _COLUMNS[0],
+    col("alone", STRING, "what the run takes with this change alone", True, kind="figure"),
+    col("factor", STRING, "time now / alone", True, kind="figure"),
+    col(
+        "combined",
+        STRING,
+        "what it takes with this change and those above that keep the result",
+        True,
+        kind="figure",
+    ),
+    col("its_factor", STRING, "time now / combined", True, kind="figure", importance=1),
+)
 _NOTE = col(
     "note", STRING, "what to know before doing it, and the options of `predict`", True, kind="word"
 )
 
 
-def factor(before_ns: float, ns: float) -> str:
-    """Format a speed-up: `"1.6×"`, `"1.05×"`, `">999×"` for what is too large to show."""
+def factor(before_ns: float, ns: float, *, fine: bool = False) -> str:
+    """Format a speed-up: `"1.6×"`, `"1.05×"`, `">999×"` for what is too large to show; large ones
+    with two decimals, too, if `fine`."""
     if before_ns > _MOST_SHOWN * ns:
         return f">{_MOST_SHOWN}×"
     ratio = before_ns / ns if ns > 0 else 1.0
-    return f"{ratio:.1f}×" if ratio >= _FINE else f"{ratio:.2f}×"
+    return f"{ratio:.2f}×" if fine or _is_fine(ratio) else f"{ratio:.1f}×"
 
 
-_Bounds = tuple[float, float]  # ns, without the most that recording may have added and with it
+def _is_fine(ratio: float) -> bool:
+    return ratio < _FINE
+
+
+# ns without the most that recording may have added; without the least, both ends of the interval
+_Bounds = tuple[float, float, float]
 
 
 def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) -> Said:
     """Format an outcome: `"1.19 s → 736 ms, 1.6×"`, relative to the recorded run or to `before`;
-    with ranges, `"0.74 to 1.19 s → 736 ms, 1.00× to 1.6×"`, if recording may have added much."""
+    with ranges, `"737 ms to 1.19 s → 726 to 851 ms, 1.00× to 1.64×"`, of all that is not known."""
     now, then = _bounds(ladder, before), _bounds(ladder, found)
     return said(
         "{before} → {after}, {factor}",
-        before=durations(*now),
-        after=durations(*then),
+        before=_times(now),
+        after=_times(then),
         factor=_factors(now, then),
     )
 
 
+def _times(bounds: _Bounds) -> str:
+    return durations(min(bounds), max(bounds))
+
+
 def _bounds(ladder: Ladder, found: Outcome | None) -> _Bounds:
-    """The bounds of an outcome, or of the run as it is; both the same if recording added little."""
-    least_ns, ns = ladder.least_ns, ladder.before_ns
-    if found is not None:
-        least_ns, ns = found.least_ns, found.ns
-    if least_ns is None or not _slowed(ladder):
-        return ns, ns
-    return min(least_ns, ns), ns
+    """The bounds of an outcome, or of the run as it is; all the same if recording added little and
+    the interval is narrow."""
+    if found is None:
+        least_ns, most_ns, low, high = ladder.least_ns, ladder.most_ns, None, None
+        ns = ladder.before_ns
+    else:
+        least_ns, most_ns, low, high = found.least_ns, found.most_ns, found.low, found.high
+        ns = found.ns
+    if least_ns is None or most_ns is None or not _slowed(ladder):
+        least_ns = most_ns = ns
+    least_ns = min(least_ns, most_ns)
+    if low is None or high is None or (ns < _ALIKE * low and high < _ALIKE * ns):
+        return least_ns, most_ns, most_ns
+    ratio = most_ns / ns if ns else 1.0  # the interval is that of the time as recorded
+    return least_ns, low * ratio, high * ratio
+
+
+def _now(ladder: Ladder) -> str:
+    return _times(_bounds(ladder, None))
 
 
 def _slowed(ladder: Ladder) -> bool:
@@ -101,25 +136,36 @@ def _slowed(ladder: Ladder) -> bool:
 def _factors(now: _Bounds, then: _Bounds) -> str:
     """Format the factors from `now` to `then`, lowest to highest; one if they are the same."""
     pairs = [(max(before, after), after) for before, after in zip(now, then, strict=True)]
-    least, most = sorted(pairs, key=lambda pair: pair[0] / max(pair[1], 1.0))
-    low, high = factor(*least), factor(*most)
-    alike = most[0] * least[1] < _ALIKE * least[0] * most[1]
-    return low if alike or low == high else said("{low} to {high}", low=low, high=high)
+    least, *_, most = sorted(pairs, key=lambda pair: pair[0] / max(pair[1], 1.0))
+    if most[0] * least[1] < _ALIKE * least[0] * most[1]:
+        return factor(*least)
+    fine = _is_fine(least[0] / max(least[1], 1.0))  # both ends alike
+    low, high = factor(*least, fine=fine), factor(*most, fine=fine)
+    return low if low == high else said("{low} to {high}", low=low, high=high)
 
 
-def all_together(ladder: Ladder) -> Said | None:
-    """Say what all changes that keep the result add up to; None without rungs, or if those that
-    keep it are bounds."""
+def all_together(ladder: Ladder, *, whole: bool = True) -> Said | None:
+    """Say what all changes that keep the result add up to, with what the run takes now if `whole`;
+    None without rungs, or if those that keep it are bounds."""
     if not ladder.rungs or (ladder.total is None and _best(ladder) is not None):
         return None
     if ladder.total is None:
         return said(
             "no change that keeps the result gains {least} of {now}",
             least=percent(MATERIAL),
-            now=durations(*_bounds(ladder, None)),
+            now=_now(ladder),
         )
-    outcome = outcome_text(ladder, ladder.total)
-    return said("{all_together}: {outcome}", all_together=_all(ladder), outcome=outcome)
+    return said(
+        "{all_together}: {outcome}",
+        all_together=_all(ladder),
+        outcome=outcome_text(ladder, ladder.total) if whole else _gain(ladder, ladder.total),
+    )
+
+
+def _gain(ladder: Ladder, found: Outcome) -> Said:
+    """Format an outcome below a title that has the run's time: `"→ 736 ms, 1.6×"`."""
+    now, then = _bounds(ladder, None), _bounds(ladder, found)
+    return said("→ {after}, {factor}", after=_times(then), factor=_factors(now, then))
 
 
 def _best(ladder: Ladder) -> Rung | None:
@@ -148,15 +194,17 @@ def _left_out(ladder: Ladder) -> Said | str:
 
 
 def recording_note(ladder: Ladder) -> Said | None:
-    """Say what the ranges are: how much of the time may be profiling overhead; None if little is,
-    or it is corrected."""
+    """Say how much of the time may be profiling overhead, which the ranges leave open; None if
+    little is, or it is corrected."""
     if not _slowed(ladder):
         return None
     most = duration(ladder.recording_ns or 0)
     if not ladder.replayed:
         return said(
-            "ranges: recording operators costs at most {most} of {all}; --ops none: calls alone",
-            most=most,
+            "ranges: recording operators costs {cost} of {all}; --ops none: calls alone",
+            cost=durations(ladder.recording_least_ns, ladder.recording_ns or 0)
+            if ladder.recording_least_ns
+            else said("at most {time}", time=most),
             all=duration(ladder.before_ns),
         )
     if ladder.data_loader_ns:
@@ -167,7 +215,8 @@ def recording_note(ladder: Ladder) -> Said | None:
         )
     if ladder.stacks:
         return said(
-            "ranges: Python stacks cost at most {most}; record without, or --untraced MS",
+            "ranges: Python stacks cost at most {most}; record without stacks, or give "
+            "--untraced MS",
             most=most,
         )
     return said(
@@ -180,8 +229,12 @@ def order_note(ladder: Ladder) -> Said | None:
     half of its upper bound; None if there are none."""
     if not ladder.unsure or not _slowed(ladder):
         return None
-    numbers = joined(", ", map(str, ladder.unsure))
-    return said("how much it costs decides the order of {numbers}", numbers=numbers)
+    *first, last = map(str, ladder.unsure)
+    return said(
+        "the order of {numbers} and {last} depends on how much recording costs",
+        numbers=joined(", ", first),
+        last=last,
+    )
 
 
 def cold_note(ladder: Ladder) -> Said | None:
@@ -231,12 +284,12 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         if ladder.refused is None or not opening.advice:
             return opening
         why = said(
-            "upper bounds, not outcomes: {why}",
+            "gains are upper bounds: the run is not replayed, as {why}",
             why=worded_note(ladder.refused),
         )
         return replace(opening, advice_notes=(*opening.advice_notes, why))
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
-    together = None if keeping == 1 else all_together(ladder)
+    together = None if keeping == 1 else all_together(ladder, whole=False)
     notes = list(_notes(ladder))
     if ladder.left:
         some = joined("; ", (action for action, _ in ladder.left))
@@ -251,11 +304,15 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
 
 
 def _title(ladder: Ladder) -> Said:
+    now = _now(ladder)
     if ladder.replayed and ladder.pipelines > 1:
-        return said("What to do first, by replay of a pipeline call: each alone, then together")
+        return said(
+            "What to do first, from {now} a pipeline call, by replay: each alone, then together",
+            now=now,
+        )
     if ladder.replayed:
-        return said("What to do first, by replay of this run: each alone, then together")
-    return said("What to do first, by the parts of this run: each alone, then together")
+        return said("What to do first, from {now}, by replay: each alone, then together", now=now)
+    return said("What to do first, from {now}, by call times: each alone, then together", now=now)
 
 
 def _record_again(ladder: Ladder) -> Said | None:
@@ -265,40 +322,47 @@ def _record_again(ladder: Ladder) -> Said | None:
         _slowed(ladder) and (rung.certain_ns or 0.0) < (ladder.before_ns - rung.alone.ns) / 2
         for rung in ladder.rungs[:1]
     )
+    now = _now(ladder)
     if ladder.cold and slowed:
-        return said("What to do first: warm up, record without Python stacks; then, by replay")
+        return said(
+            "What to do first: warm up, record without Python stacks; then, from {now}",
+            now=now,
+        )
     if ladder.cold:
-        return said("What to do first: warm up and record again; then, by replay")
+        return said("What to do first: warm up and record again; then, from {now}", now=now)
     if not slowed:
         return None
-    return said("What to do first: record without Python stacks; then, by replay")
+    return said("What to do first: record without Python stacks; then, from {now}", now=now)
 
 
 def _advice(ladder: Ladder, number: int) -> Advice:
     """Write a rung as one line: what to do, its outcome alone, and its outcome after those that
-    keep the result. If it gains nothing alone, the outcome starts from the rung that it needs."""
+    keep the result. If it gains nothing alone, the outcome starts from the rung that it needs, else
+    from the run's time, which the title has."""
     rung = ladder.rungs[number]
     notes = list(_marks_of(ladder, rung))
-    gain = outcome_text(ladder, rung.alone)
+    gain = _gain(ladder, rung.alone)
     if rung.after is not None:
         above = {
             str(place): one
             for place, one in enumerate(ladder.rungs[:number], 1)
             if one.change.kind is Kind.SAME_IMAGE
         }
-        numbers = joined(" + ", above)
+        numbers = joined("\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}", above)
         if rung.pays_after is not None:
             last = [*above.values()][-1]
             gain = outcome_text(ladder, rung.after, last.after or last.alone)
-            notes.append(said("counted after {numbers}", numbers=numbers))
+            notes.append(said("counted after\N{NO-BREAK SPACE}{numbers}", numbers=numbers))
         else:
             now, then = _bounds(ladder, None), _bounds(ladder, rung.after)
-            after = said("after {numbers}: {time}", numbers=numbers, time=durations(*then))
-            if now[0] == now[1]:
+            after = said(
+                "after\N{NO-BREAK SPACE}{numbers}: {time}", numbers=numbers, time=_times(then)
+            )
+            if not _slowed(ladder):
                 after = said(
-                    "after {numbers}: {time}, {factor}",
+                    "after\N{NO-BREAK SPACE}{numbers}: {time}, {factor}",
                     numbers=numbers,
-                    time=durations(*then),
+                    time=_times(then),
                     factor=_factors(now, then),
                 )
             notes.append(after)
@@ -324,13 +388,8 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
     """Yield the table of rungs with its notes, then the changes without a number."""
     if ladder.rungs:
         notes = [sentence(note) for note in _notes(ladder)]
-        notes.append(
-            said(
-                "Outcomes are of this run, with a 90 % interval if enough of it repeats, and the "
-                "options of profile-sd3 predict that give the same figures."
-            )
-        )
-        now, lead = durations(*_bounds(ladder, None)), said("The run takes {now}.")
+        notes.append(_what_they_are(ladder))
+        now, lead = _now(ladder), said("The run takes {now}.")
         if ladder.pipelines > 1:
             lead = said("A pipeline call takes {now}.")
         yield Part(lead=said(lead.template, now=now), table=_table(ladder), notes=tuple(notes))
@@ -348,49 +407,58 @@ def ladder_parts(ladder: Ladder) -> Iterator[Part]:
         )
 
 
+def _what_they_are(ladder: Ladder) -> Said:
+    """Say what the table's figures are, and how `predict` gives them."""
+    if not _slowed(ladder):
+        return said(
+            "Outcomes are of this run, with a 90 % interval if enough of it repeats, and the "
+            "options of profile-sd3 predict that give the same figures."
+        )
+    return said(
+        "Each range is from the most to the least that recording may have added, with the "
+        "outcome's 90 % interval if that is wider than 2 %; profile-sd3 predict with a row's "
+        "options starts from the time as recorded, {recorded}.",
+        recorded=duration(ladder.before_ns),
+    )
+
+
 def _table(ladder: Ladder) -> TableView | None:
     rows = [_row(ladder, number, rung) for number, rung in enumerate(ladder.rungs, 1)]
-    total, columns = None, (*_COLUMNS, _NOTE)
+    shown = _IN_RANGES if _slowed(ladder) else _COLUMNS
+    total, columns = None, (*shown, _NOTE)
     if ladder.total is not None:
-        ns, before = ladder.total.ns, ladder.before_ns
-        last = (said("all together"), round(ns), before / ns if ns else None)
+        last = (said("all together"), *_cells(ladder, ladder.total))
         total = pl.DataFrame(
             [(*last, None, None, _left_out(ladder) or None)], schema=schema(columns), orient="row"
         )
     frame = pl.DataFrame(rows, schema=schema(columns), orient="row")
-    return table(
-        *(KEY, "changes", _COLUMNS, _COLUMNS, frame), shown=len(rows), totals=total, below=_NOTE
-    )
+    return table(*(KEY, "changes", shown, shown, frame), shown=len(rows), totals=total, below=_NOTE)
 
 
 def _row(ladder: Ladder, number: int, rung: Rung) -> tuple[object, ...]:
-    alone, after = rung.alone, rung.after
+    interval = () if _slowed(ladder) else _interval(rung.alone)
     return (
         f"{number} {rung.change.action}",
-        round(alone.ns),
-        ladder.before_ns / alone.ns if alone.ns else None,
-        None if after is None else round(after.ns),
-        None if after is None or not after.ns else ladder.before_ns / after.ns,
-        "; ".join(
-            (
-                *_interval(alone),
-                *_range(ladder, alone),
-                *rung.change.options,
-                *_marks_of(ladder, rung),
-            )
-        ),
+        *_cells(ladder, rung.alone),
+        *_cells(ladder, rung.after),
+        "; ".join((*interval, *rung.change.options, *_marks_of(ladder, rung))),
     )
+
+
+def _cells(ladder: Ladder, found: Outcome | None) -> tuple[object, object]:
+    """The time of an outcome and its factor: ranges if recording may have added much."""
+    if found is None:
+        return None, None
+    if not _slowed(ladder):
+        return round(found.ns), ladder.before_ns / found.ns if found.ns else None
+    then = _bounds(ladder, found)
+    times = _times(then).replace("\N{NO-BREAK SPACE}", " ")  # the terminal shows none
+    return times, _factors(_bounds(ladder, None), then)
 
 
 def _interval(found: Outcome) -> Iterator[str]:
     if found.low is not None and found.high is not None:
-        yield f"{duration(found.low)} to {duration(found.high)}"
-
-
-def _range(ladder: Ladder, found: Outcome) -> Iterator[str]:
-    now, then = _bounds(ladder, None), _bounds(ladder, found)
-    if now[0] != now[1]:
-        yield _factors(now, then)
+        yield f"90 % interval {durations(found.low, found.high)}"
 
 
 SECTION = SectionKind("ladder", 15, TITLE, _parts)
@@ -398,7 +466,7 @@ SECTION = SectionKind("ladder", 15, TITLE, _parts)
 
 def ladder_report(ladder: Ladder) -> Report:
     """The report that `predict` prints without a scenario: the ladder of the run."""
-    now = durations(*_bounds(ladder, None))
+    now = _now(ladder)
     headline = said("{now} now", now=now)
     together = all_together(ladder)
     if together is not None:
@@ -429,15 +497,15 @@ def ladder_report(ladder: Ladder) -> Report:
 SENTENCES: Sentences = {
     Refusal: {
         Refusal.REPLAY_OFF: said(
-            "replayed as it was, the run has a device span of {replayed_ns}, and {recorded_ns} "
-            "were recorded ({off_share} off)"
+            "its replay has a device span of {replayed_ns} where {recorded_ns} were recorded "
+            "({off_share} off)"
         ),
         Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
         Refusal.LAUNCHES_MISSING: said(
             "the launches of {missing_share} of the device's work are not in the trace"
         ),
         Refusal.SEVERAL_AT_ONCE: said("calls of {devices} run at the same time"),
-        Refusal.MANY_CALLS: said("{calls} calls take long: profile-sd3 predict does"),
+        Refusal.MANY_CALLS: said("its {calls} calls take long (profile-sd3 predict replays them)"),
         Refusal.COLLECTIVES: said("devices wait for one another in collectives"),
     }
 }
@@ -454,6 +522,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
     return {
         "before_ns": round(ladder.before_ns),
         "before_least_ns": None if ladder.least_ns is None else round(ladder.least_ns),
+        "before_most_ns": None if ladder.most_ns is None else round(ladder.most_ns),
         "why_not": ladder.why_not or None,
         "rungs": [
             {
@@ -473,6 +542,7 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
         "without_a_number": [
             {"change": str(change), "why": str(why)} for change, why in ladder.left
         ],
+        "recording_at_least_ns": round(ladder.recording_least_ns),
         "recording_at_most_ns": None if ladder.recording_ns is None else round(ladder.recording_ns),
         "data_loader_ns": ladder.data_loader_ns,
         "order_unsure": list(ladder.unsure),
@@ -484,7 +554,12 @@ def ladder_document(ladder: Ladder | None) -> dict[str, Any] | None:
 def _outcome(found: Outcome | None) -> dict[str, int | None] | None:
     if found is None:
         return None
-    bounds = {"low_ns": found.low, "high_ns": found.high, "least_ns": found.least_ns}
+    bounds = {
+        "low_ns": found.low,
+        "high_ns": found.high,
+        "least_ns": found.least_ns,
+        "most_ns": found.most_ns,
+    }
     return {
         "ns": round(found.ns),
         **{name: None if value is None else round(value) for name, value in bounds.items()},

@@ -32,6 +32,7 @@ from profiler.prediction.changes import (
     by_replay,
     changed,
     followed,
+    scaled,
 )
 from profiler.prediction.pieces import HOST, with_spans_of_calls
 from profiler.prediction.placement import BestPlacement, OnDevices, placement_of
@@ -400,26 +401,36 @@ class Predictor:
         found.paced, found.recorded = True, replace(basis, host=0 * basis.host, pace=0.0)
         return found
 
-    @cached_property
-    def lightly_recorded(self) -> Predictor | None:
-        """This predictor of calls without launches, each shorter by the most that recording may
-        have added: by its operators' estimated cost, then all in proportion down to the shortest
-        untraced time. None if that is not known, or calls launch work."""
+    def lightly_recorded(self, untraced_ns: int | None) -> Predictor | None:
+        """This predictor of calls without launches, shorter by the share of the traced time that
+        recording added if the run takes `untraced_ns` without: each call by its part of the
+        operators' cost, and all in proportion by what is more than the estimate of that. None if
+        it is not known, or calls launch work."""
         cost = self.analysis.run.overhead
-        total_ns, least_ns, events = cost.operators_ns, cost.untraced_low_ns, cost.operator_events
+        total_ns, events, traced_ns = cost.operators_ns, cost.operator_events, cost.traced_ns
         if self.launches is not None or self.refused is not None:
             return None
-        if total_ns is None or least_ns is None or not cost.untraced_ns or not events:
+        if total_ns is None or untraced_ns is None or not traced_ns or not events:
             return None
         calls = self.run.calls.select("call", "duration_ns", "ops_traced").sort("call")
         recorded = self.run.commands.group_by("call").agg(operators=pl.len())
         calls = calls.join(recorded, on="call", how="left", maintain_order="left")
-        length = pl.col("duration_ns").clip(1)
-        own = 1 - pl.col("operators").fill_null(0) * (total_ns / events) / length
-        shorter = own.clip(0, 1) * (least_ns / cost.untraced_ns)
-        factors = calls.select(pl.when("ops_traced").then(shorter).otherwise(1.0)).to_series()
+        part = (
+            pl.col("operators").fill_null(0) * (total_ns / events) / pl.col("duration_ns").clip(1)
+        )
+        parts = calls.select(pl.when("ops_traced").then(part.clip(0, 1)).otherwise(0.0)).to_series()
+        before_ns = float(self.workload.measured_ns.mean())
+        added_ns = before_ns * max(1 - untraced_ns / traced_ns, 0.0)
         found = copy(self)
-        found.workload = shortened(self.run, self.workload, factors.to_list())
+        found.workload = shortened(self.run, self.workload, (1 - parts).to_list())
+        estimated_ns = before_ns - float(found.workload.measured_ns.mean())
+        if added_ns < estimated_ns:
+            less = parts * (added_ns / estimated_ns)
+            found.workload = shortened(self.run, self.workload, (1 - less).to_list())
+        elif estimated_ns < before_ns:
+            ratio = (before_ns - added_ns) / (before_ns - estimated_ns)
+            names = {task.submodule or "" for task in found.workload.tasks}
+            found.workload = scaled(found.workload, dict.fromkeys(names, ratio))
         return found
 
     @cached_property

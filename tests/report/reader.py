@@ -80,7 +80,8 @@ def _what_first(analysis: Analysis) -> Iterator[str]:
     ladder = ladder_of_analysis(analysis)
     if ladder is not None and ladder.rungs:
         first = ladder.rungs[0]
-        yield plain(outcome_text(ladder, first.alone))
+        yield plain(outcome_text(ladder, first.alone)).split(" → ")[0]
+        yield plain(outcome_text(ladder, first.alone)).partition(" → ")[2]
         yield str(first.change.action)
         return
     gaining = [finding for finding in analysis.findings if finding.cost_ns]

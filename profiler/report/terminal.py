@@ -119,7 +119,8 @@ _LONGEST_NOTE = 240  # characters of a note on how the run was chosen
 
 class _Room(Struct, frozen=True):
     """The line budget: lines of a text and of a rung, `notes`, rows of shapes, findings; `blank` is
-    whether blocks are separated by a blank line."""
+    whether blocks are separated by a blank line. The first `longer` texts have one more line: notes
+    on what to do, then the subject, then facts."""
 
     blank: bool
     lines: int
@@ -127,13 +128,17 @@ class _Room(Struct, frozen=True):
     shapes: int = 6
     findings: int = 3
     rung_lines: int = 3
+    longer: int = 0
+
+    def lines_at(self, place: int) -> int:
+        """The lines of the text at this place in the order of `longer`."""
+        return self.lines + (place < self.longer)
 
 
 _ROOMS = (
     _Room(blank=True, lines=3),
     _Room(blank=True, lines=2),
     _Room(blank=False, lines=2),
-    _Room(blank=True, lines=1),
     _Room(blank=False, lines=1),
     _Room(blank=False, lines=1, rung_lines=2),
     _Room(blank=False, lines=1, shapes=3, rung_lines=2),
@@ -161,7 +166,17 @@ def opening_texts(
         found = [*_texts(opening, place, width, notes, room)]
         if sum(_height(text, width) for text in found) <= lines:
             break
+    for longer in range(1, _texts_of(opening) + 1):  # better than lines left
+        wider = [*_texts(opening, place, width, notes, replace(room, longer=longer))]
+        if sum(_height(text, width) for text in wider) > lines:
+            break
+        found = wider
     return found
+
+
+def _texts_of(opening: Opening) -> int:
+    """Count the texts that `_Room.longer` counts."""
+    return len(opening.advice_notes) + 1 + len(opening.facts) + len(opening.checks)
 
 
 def _height(text: RenderableType, width: int) -> int:
@@ -201,7 +216,8 @@ def _subject(
             yield Text(line, style="dim")
     if len(shown) < len(notes):
         yield Text(f"{len(notes) - len(shown)} more such lines: --full", style="dim")
-    yield from _text_lines(" · ".join(opening.subject), width, room.lines)
+    lines = room.lines_at(len(opening.advice_notes))
+    yield from _text_lines(" · ".join(opening.subject), width, lines)
     yield from _text_lines(opening.selection, width, room.lines, "yellow")
     yield from _text_lines(opening.against, width, room.lines)
 
@@ -216,8 +232,9 @@ def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[Render
     label = (
         min(max((cell_len(clean(fact.label)) for fact in shown), default=0), _OPENING_LABEL) + _GAP
     )
-    for fact in opening.facts:
-        yield from _labelled_fact(fact, width, label, room)
+    first = len(opening.advice_notes) + 1
+    for place, fact in enumerate(opening.facts, first):
+        yield from _labelled_fact(fact, width, label, room.lines_at(place))
     for bars in opening.bars:
         beside = max(width - label, 1)
         yield Text(" " * label).append(sparkline(bars.values, beside))
@@ -225,8 +242,8 @@ def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[Render
             each = -(-len(bars.values) // beside)
             note = shorten(f"each bar the highest of up to {each}", beside)
             yield Text(" " * label).append(note, style="dim")
-    for fact in (*checks, *recording):
-        yield from _labelled_fact(fact, width, label, room)
+    for place, fact in enumerate((*checks, *recording), first + len(opening.facts)):
+        yield from _labelled_fact(fact, width, label, room.lines_at(place))
 
 
 def _note_lines(note: str, width: int) -> Iterable[str]:
@@ -238,10 +255,10 @@ def _small(label: str) -> str:
     return label[:1].lower() + label[1:]
 
 
-def _labelled_fact(fact: Fact, width: int, label: int, room: _Room) -> Iterator[Text]:
+def _labelled_fact(fact: Fact, width: int, label: int, lines: int) -> Iterator[Text]:
     text = _value(fact)
     style = _ALERT if fact.alert else ""
-    for number, part in enumerate(_parts(text, max(width - label, _NARROWEST), room.lines)):
+    for number, part in enumerate(_parts(text, max(width - label, _NARROWEST), lines)):
         head = "" if number else shorten(clean(fact.label), label - _GAP)
         line = Text(head + " " * (label - cell_len(head)), style=style or "dim")
         yield line.append(part, style=style or "not dim")
@@ -262,7 +279,7 @@ def _table(
 
 def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
     """Yield each finding's gain and title, with the recommended change below."""
-    yield from _text_lines(opening.advice_title, width, 1, "bold")
+    yield from _text_lines(opening.advice_title, width, min(room.rung_lines, 2), "bold")
     if any(one.outcome for one in opening.advice):
         yield from _outcomes(opening, width, room)
         return
@@ -296,11 +313,12 @@ def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
         for row, line in enumerate(_rung(one, max(width - number - _GAP, _NARROWEST), room)):
             head = "" if row else str(place)
             yield Text(f"{head:>{number}}{' ' * _GAP}").append_text(line)
-    notes = [(opening.advice_total, "bold")] if opening.advice_total else []
-    for note, style in (*notes, *((note, "dim") for note in opening.advice_notes)):
-        text = " " * (number + _GAP) + _plain(clean(note))
-        lines = max(room.lines, min(room.rung_lines, 2) if style == "bold" else 1)
-        yield from _text_lines(text, width, lines, style)
+    blanks = " " * (number + _GAP)
+    if opening.advice_total:
+        lines = max(room.lines, min(room.rung_lines, 2))
+        yield from _text_lines(blanks + _plain(clean(opening.advice_total)), width, lines, "bold")
+    for place, note in enumerate(opening.advice_notes):
+        yield from _text_lines(blanks + _plain(clean(note)), width, room.lines_at(place), "dim")
 
 
 def _rung(one: Advice, width: int, room: _Room) -> Iterator[Text]:

@@ -91,10 +91,22 @@ def test_real_runs_answer_ten_questions(path):
 
 
 def test_actions_fit_beside_their_outcomes_in_a_narrow_terminal():
-    """An outcome such as `1.19 s → 736 ms, 1.6×` leaves 14 of 40 columns to the action."""
+    """An outcome such as `→ 726 to 851 ms, 1.00× to 1.64×` leaves the action few of 40 columns."""
     _, text = _text(_SAMPLES / "sd35_mi300x", 40)
-    assert "1.19 s → 736 ms" in plain(text)
+    assert "→ 726 to 851 ms, 1.00× to 1.64×" in plain(text)
     _fits(text, 40)
+
+
+def test_texts_are_cut_only_without_a_line_for_them():
+    """At 100 columns the run's name and what an MI300X waited for take two lines each, and no blank
+    line parts the blocks: of an opening whose facts fit, none is cut."""
+    _, text = _text(_SAMPLES / "sd35_mi300x", 100)
+    assert "rocm:2 (AMD Instinct MI300X) · 2026-08-04 22:49:43 UTC · sd35_mi300x" in plain(text)
+    assert "between calls 0.66 %" in plain(text)
+    _, text = _text(_SAMPLES / "sd35_mi300x", 80)
+    assert len(text.splitlines()) == LINES
+    assert "record without stacks, or give --untraced MS the order of 1 and 2" in plain(text)
+    _fits(text, 80)
 
 
 @given(st.one_of(runs(), pipeline_runs()), st.sampled_from((40, 80, 120)))

@@ -60,6 +60,7 @@ _KERNELS = CATEGORIES.index("compute"), CATEGORIES.index("collective")
 _LATEST_NS = 1 << 61  # sums of later times may not fit an int64
 _TIMES = ("start_ns", "duration_ns")
 _SHORTEST_NS, _FEW = 500, 0.01  # as in `trace/health.py`
+_EARLY_NS = 20_000  # an importer decides about less: it knows which call of the host launched
 _RULES = (
     HealthRule.OVERRUN,
     HealthRule.OUTLIVED,
@@ -286,7 +287,7 @@ class _Streams:
             return False
         began, returned = self._of_host(self.launch[self.launched])
         return (
-            int((start[self.launched] - began).min()) < -FLOOR_NS
+            int((start[self.launched] - began).min()) < -_EARLY_NS
             or int(start.min()) < int(began.min()) - EMPTY_NS
             or int(start.max()) > int(returned.max()) + EMPTY_NS
         )

@@ -58,14 +58,6 @@ def test_a_manifest_cannot_lead_outside_its_bundle(cli, bundle):
     refused(cli("analyze", bundle), "no plain file name")
 
 
-def test_analyze_a_foreign_pb(cli, tmp_path):
-    """A Perfetto trace of somebody else has no calls to analyze, and the sentence says so."""
-    foreign = Path(__file__).resolve().parents[3] / "shared/corpus/perfetto/track_event_tracks.pb"
-    if not foreign.is_file():
-        pytest.skip("needs ../shared/corpus")
-    refused(cli("analyze", shutil.copy(foreign, tmp_path / "foreign.pb")), "foreign.pb")
-
-
 @pytest.mark.parametrize("content", [b"", b"hello, world\n" * 9, bytes(range(256)) * 40])
 @pytest.mark.parametrize("command", ["analyze", "dump"])
 def test_a_file_that_is_no_trace(cli, tmp_path, command, content):

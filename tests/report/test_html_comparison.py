@@ -39,14 +39,15 @@ def page(comparison):
 
 
 def test_the_comparison_follows_the_findings(page):
-    """It stands right below them, and the list of contents leads to it."""
+    """It stands right below them, and the list of contents leads to it; a group leads to its first
+    section."""
     assert re.findall(r'<section id="(\w+)"', page.sections)[:3] == [
         "ladder",
         "findings",
         "comparison",
     ]
     links = re.findall(r'href="#(\w+)"', page.contents)
-    assert links[:5] == ["summary", "timeline", "ladder", "findings", "comparison"]
+    assert links[:6] == ["summary", "timeline", "ladder", "ladder", "findings", "comparison"]
 
 
 def test_without_a_baseline_there_is_none(page):

@@ -37,7 +37,7 @@ def test_rows_are_the_step_its_submodules_and_operators():
     assert matrix.median[2:].tolist() == [300, 100]
 
 
-def test_equal_blocks_are_one_row_unless_told_otherwise():
+def test_equal_blocks_are_one_row():
     """The layers of repeated blocks add up."""
     layers = ["blocks.0.attn", "blocks.1.attn"]
     analysis = analyze(run_of([[100, 300], [200, 300]], layers=layers))
@@ -45,9 +45,6 @@ def test_equal_blocks_are_one_row_unless_told_otherwise():
     assert folded.names[2:] == ["blocks.*.attn"]
     assert folded.time[2].tolist() == [400, 500]
     assert "1 operation (equal blocks aggregated)" in folded.sentence
-    single = shown_matrix(analysis, patterns=False)
-    assert single.names[2:] == ["blocks.1.attn", "blocks.0.attn"]
-    assert "2 operators" in single.sentence
 
 
 def test_what_has_no_row_shares_the_last(monkeypatch):

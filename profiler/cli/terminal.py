@@ -534,6 +534,6 @@ def position_in(path: Path) -> tuple[int, int]:
         for entry in entries:
             with contextlib.suppress(OSError):  # closed meanwhile
                 if os.path.samestat(entry.stat(), wanted):
-                    told = Path(f"/proc/self/fdinfo/{entry.name}").read_text(encoding="ascii")
-                    return int(told.split()[1]), wanted.st_size
+                    text = Path(f"/proc/self/fdinfo/{entry.name}").read_text(encoding="ascii")
+                    return int(text.split()[1]), wanted.st_size
     return 0, 0

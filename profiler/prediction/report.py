@@ -392,8 +392,8 @@ def _searched(best: BestPlacement) -> str:
 
 def _notes(title: str, notes: Sequence[Note]) -> Iterator[SectionPart]:
     if notes:
-        told = tuple(f"- {worded_note(note)}" for note in notes)
-        yield SectionPart(title, notes=told, always=True)
+        lines = tuple(f"- {worded_note(note)}" for note in notes)
+        yield SectionPart(title, notes=lines, always=True)
 
 
 # --- Sentences of predictions: assumptions, what is not known, devices and memory.

@@ -450,11 +450,11 @@ def host_activities(
     threads = {thread: _Thread.of(trace, rows, thread) for thread in launching}
     most = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
     known = [one for one in most if one is not None]
-    told = {place(one) for one in known}
+    named = {place(one) for one in known}
     for gap in gaps:
         slow = threads[int(trace.thread[gap.launch])].slow_calls(gap)
-        known += [one for one in slow if place(one) not in told]
-        told |= {place(one) for one in slow}
+        known += [one for one in slow if place(one) not in named]
+        named |= {place(one) for one in slow}
     return tuple(sorted(known, key=lambda one: (one.start_ns, one.duration_ns)))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profiler.capture import Settings
-from profiler.capture.rbln.backend import writes_shards
+from profiler.capture.rbln import writes_shards
 from profiler.capture.settings import environment_settings, is_on
 from profiler.errors import InputError
 

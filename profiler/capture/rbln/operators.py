@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 
 from profiler.capture.calls import Clock, Invocation, PipelineCall, scope
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.rbln.backend import Slot, slots_of, writes_shards
+from profiler.capture.rbln import Slot, slots_of, writes_shards
 from profiler.plugins import let_pass
 from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns

@@ -9,7 +9,7 @@ import pytest
 
 import profiler
 from profiler.capture import FakeClock
-from profiler.capture.rbln.backend import rbln_device
+from profiler.capture.rbln import rbln_device
 from profiler.errors import InputError
 
 from .fake_rebel import (

@@ -617,7 +617,7 @@ def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
             )
         return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
     note = said("the run has no pipeline span")
-    return Fact(said("First to last event"), duration(span_ns), note)
+    return Fact(said("Span of events"), duration(span_ns), note)
 
 
 def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:

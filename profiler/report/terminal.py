@@ -109,7 +109,7 @@ def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
 
 LINES = 40
 _ALERT = "bold red"
-_OPENING_LABEL = 19  # characters at most
+_OPENING_LABEL = 18  # characters at most
 _GAP = 2
 _NAME = 30  # characters that a row's name keeps
 _GAIN = 16

@@ -9,7 +9,7 @@ import pytest
 
 from profiler.analysis import with_roles
 from profiler.tools.sources import load
-from tests.browser.report_page import USABLE, ReportPage, choose, opened, page_of, with_figures
+from tests.browser.report_page import ReportPage, choose, opened, page_of, with_figures
 from tests.evidence.recorded import FOLDER
 from tests.report.generated import write_generated_bundle
 
@@ -58,7 +58,7 @@ def test_figures_have_their_room_before_they_are_drawn(
 ) -> None:
     """A place is as tall before its figure is drawn as after, also where a legend takes many lines,
     so that a page on which somebody scrolls does not move."""
-    with opened(chromium, many, ready=USABLE, locale=locale, **_DEVICES[device]) as report:
+    with opened(chromium, many, locale=locale, **_DEVICES[device]) as report:
         report.page.evaluate(_TABLES_FIT)  # they put columns away a frame after they are filled
         rooms, tall = report.page.evaluate(_ROOMS), report.page.evaluate(_TALL)
         least = report.page.evaluate(_LEAST)

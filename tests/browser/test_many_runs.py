@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.browser.report_page import USABLE, ReportPage, opened
+from tests.browser.report_page import ReportPage, opened
 from tests.command_line import run_command
 from tests.fleet.overviews import RUNS, three_workloads
 
@@ -36,7 +36,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def shown(chromium: Any, pages: dict[str, Path]) -> Iterator[ReportPage]:
     """The page of all runs on a screen."""
-    with opened(chromium, pages["page"], ready=USABLE, viewport=_SCREEN) as report:
+    with opened(chromium, pages["page"], viewport=_SCREEN) as report:
         yield report
 
 
@@ -73,7 +73,7 @@ def test_the_contents_begin_with_the_first_section(
 ) -> None:
     """At the top of the page the first section is marked, though it is short and others are in
     view; each link marks its own, at the end of the page too."""
-    with opened(chromium, pages[name], ready=USABLE, viewport=_SCREEN) as report:
+    with opened(chromium, pages[name], viewport=_SCREEN) as report:
         links = report.page.locator("nav a")
         assert links.count() > 1
         marked = report.page.locator("nav a[aria-current]")
@@ -105,7 +105,7 @@ def test_on_a_phone_in_the_dark_in_korean(chromium: Any, pages: dict[str, Path],
         reason="axe-playwright-python is missing: install the browser extra",
     ).Axe()
     options = {"viewport": _PHONE, "color_scheme": "dark", "locale": "ko-KR"}
-    with opened(chromium, pages[name], ready=USABLE, **options) as report:
+    with opened(chromium, pages[name], **options) as report:
         assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
         assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
         heading = report.page.locator("h1").inner_text()

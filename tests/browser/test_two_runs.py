@@ -13,7 +13,7 @@ from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.report.html.two_runs import write_two_runs
 from profiler.run import Run
-from tests.browser.report_page import USABLE, ReportPage, opened
+from tests.browser.report_page import ReportPage, opened
 from tests.report.test_html_palette import contrast
 
 pytestmark = pytest.mark.browser
@@ -34,7 +34,7 @@ def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def two(chromium: Any, path: Path) -> Iterator[ReportPage]:
     """The page on a small screen."""
-    with opened(chromium, path, ready=USABLE, viewport=_SCREEN) as report:
+    with opened(chromium, path, viewport=_SCREEN) as report:
         yield report
 
 
@@ -57,7 +57,7 @@ def test_the_first_screen_has_it_all(two: ReportPage) -> None:
 def test_bars_of_the_waterfall_can_be_seen(chromium: Any, path: Path, theme: str) -> None:
     """Totals, and what is slower or faster, have a contrast of 3 to the page, also if they are
     dimmed because each side was measured once."""
-    with opened(chromium, path, ready=USABLE, color_scheme=theme) as report:
+    with opened(chromium, path, color_scheme=theme) as report:
         bars = report.page.evaluate(
             """() => [...document.querySelectorAll(".waterfall .track i")].flatMap((bar) => {
               const seen = (style) => {
@@ -130,7 +130,7 @@ def test_on_a_phone_in_the_dark_in_korean(chromium: Any, path: Path) -> None:
     """Nothing is wider than the window; the sentence, the headings and the canvas's hint are
     Korean."""
     options = {"viewport": _PHONE, "color_scheme": "dark", "locale": "ko-KR"}
-    with opened(chromium, path, ready=USABLE, **options) as report:
+    with opened(chromium, path, **options) as report:
         assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
         assert report.page.locator("#two-timelines-title").inner_text() == "두 타임라인"
         assert "화살표" in report.page.locator("#two-timelines-status").inner_text()

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.importers.importer import SQLITE
+from profiler.importers.importer import GZIP, SQLITE, bytes_of
 from profiler.kineto import packed_as
 from profiler.plugins import plain_text
 
@@ -53,6 +53,20 @@ def _is(begin: bytes, *words: bytes, without: bytes | None = None) -> _Matches:
 
 def _packed(form: str) -> _Matches:
     return lambda _path, head: packed_as(head) == form
+
+
+def _is_blank(path: Path, head: bytes) -> bool:
+    """Whether a file has nothing in it, or nothing but blanks or zero bytes. One whose unpacking
+    ended early may have more."""
+    return not head.strip(b" \t\r\n\0") and path.is_file() and not bytes_of(path, 1)[1]
+
+
+def _is_packed_again(path: Path, head: bytes) -> bool:
+    """Whether a gzip file contains another one, or a zip archive."""
+    if packed_as(head) not in ("gzip", "zip") or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == GZIP
 
 
 def _header(*columns: str) -> _Matches:
@@ -131,10 +145,8 @@ _OTHERS = (
     Known("weights of a model (GGUF)", _is(rb"(?i)gguf")),
     Known("an array of numpy", _is(rb"(?i)\x93numpy")),
     Known("an HDF5 file", _is(rb"(?i)\x89hdf")),
-    Known("a web page", _is(rb"(?i)<!doctype html|<html")),
     Known("a zip archive without a trace", _packed("zip")),
     Known("a tar archive without a trace", _packed("tar")),
-    Known("a damaged gzip file", _packed("gzip")),
     Known("a Chrome trace of another program (an array of events)", _is(rb"\s*\[", b'"ph"')),
     Known("a Chrome trace of another program", _is(rb"\s*\{", b'"traceEvents"')),
 )
@@ -211,6 +223,34 @@ def refusal_of(path: Path, head: bytes) -> Known | None:
 
 
 REFUSALS: tuple[Known, ...] = (
+    Known("empty", _is_blank, "record or copy it again"),
+    Known(
+        "the pointer to a file, of Git LFS or git-annex, not the file",
+        _is(rb"version https://git-lfs\.|/annex/objects/"),
+        "get the file with `git lfs pull` or `git annex get`",
+    ),
+    Known(
+        "a web page or XML, as servers send it instead of a file",
+        _is(rb"(?i)(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html|<\?xml)"),
+        "download the file itself, signed in if that is needed",
+    ),
+    Known(
+        "a text in UTF-16 or UTF-32",
+        _is(rb"\xff\xfe|\xfe\xff|\0{0,3}[\[{]\0"),
+        "save it as UTF-8",
+    ),
+    Known(
+        "packed in a way that is not read here (gzip, zip and tar are)",
+        _is(
+            rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x04\x22M\x18|7z\xbc\xaf|Rar!|x[\x01\x9c\xda]"
+        ),
+        "unpack it, and give what was in it",
+    ),
+    Known(
+        "packed twice: its gzip contains a gzip or zip",
+        _is_packed_again,
+        "unpack it once",
+    ),
     Known(
         "a summary of a run: medians and counts without a trace",
         _is(rb'\s*\{\s*"schema_version"\s*:\s*\d+\s*,\s*"content"\s*:'),

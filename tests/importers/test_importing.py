@@ -36,7 +36,7 @@ def test_a_kineto_trace_is_recognised(tmp_path, name):
     ]
 
 
-@pytest.mark.parametrize("text", ["{}", "[1, 2]", '{"answer": 42}', "hello", ""])
+@pytest.mark.parametrize("text", ["{}", "[1, 2]", '{"answer": 42}', "hello"])
 def test_an_unknown_file_gets_the_list_of_formats(tmp_path, text):
     """The sentence names the file, every format by its title, and where to read what to give; it
     stays short enough to be read."""

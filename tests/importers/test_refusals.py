@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import pickle
 import sqlite3
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +63,7 @@ _AGENTS = '"Node_Id","Logical_Node_Id","Agent_Type","Cpu_Cores_Count"\n'
 _SNAPSHOT = pickle.dumps({"segments": [], "device_traces": []})
 _SUMMARY = '{"schema_version":1,"content":"ab","run":{},"metrics":[]}'
 _DOCUMENT = '{\n "schema": "urn:profile-sd3:diff:2",\n "kind": "diff"\n}'
+_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
 _REFUSED: dict[str, tuple[str, _Write, str]] = {
     "summary": ("a.json", _text(_SUMMARY), "give the run's bundle, or compare"),
     "document": ("a.json", _text(_DOCUMENT), "give the run that it is about"),
@@ -99,6 +103,20 @@ _REFUSED: dict[str, tuple[str, _Write, str]] = {
     ),
     "snapshot": ("a.pickle", _bytes(_SNAPSHOT), "profile_memory=True"),
     "pickle": ("a.pkl", _bytes(pickle.dumps([1])), "never opened"),
+    "blanks": ("a.json", _text(" \r\n\n"), "record or copy it again"),
+    "zeros": ("a.json", _bytes(bytes(5000)), "record or copy it again"),
+    "gzip of nothing": ("a.json.gz", _bytes(gzip.compress(b"")), "record or copy it again"),
+    "git lfs": ("a.json.gz", _text(_POINTER), "git lfs pull"),
+    "web page": ("a.json", _text("\n<!DOCTYPE html><html>404"), "download the file itself"),
+    "web page in gzip": ("a.json.gz", _bytes(gzip.compress(b"<html>503")), "download the file"),
+    "xml": ("a.sqlite", _text('<?xml version="1.0"?><Error/>'), "download the file itself"),
+    "utf-16": ("a.json", _bytes('{"traceEvents": []}'.encode("utf-16")), "save it as UTF-8"),
+    "utf-16 without mark": ("a.json", _bytes("[{".encode("utf-16-be")), "save it as UTF-8"),
+    "bzip2": ("a.json.bz2", _bytes(bz2.compress(b"{}")), "unpack it, and give"),
+    "xz": ("a.json.xz", _bytes(lzma.compress(b"{}")), "unpack it, and give"),
+    "zlib": ("a.json.gz", _bytes(zlib.compress(b"{}")), "unpack it, and give"),
+    "gzip twice": ("a.json.gz", _bytes(gzip.compress(gzip.compress(b"{}"))), "unpack it once"),
+    "zip in gzip": ("a.json.gz", _bytes(gzip.compress(b"PK\x03\x04")), "unpack it once"),
 }
 
 

@@ -160,7 +160,8 @@ def onnx_attention(op: Operation) -> Work:
 
 @formula(
     "Conv FusedConv NhwcConv NhwcFusedConv ConvInteger "
-    "Convolution CaskConvolution CudnnConvolution CublasConvolution",  # the latter of TensorRT
+    "Convolution CaskConvolution CaskGemmConvolution CudnnConvolution "  # these of TensorRT
+    "CublasConvolution",
     aten="conv1d conv2d conv3d convolution _convolution cudnn_convolution cudnn_convolution_relu "
     "cudnn_convolution_add_relu miopen_convolution mkldnn_convolution _slow_conv2d_forward "
     "thnn_conv2d slow_conv3d conv_depthwise3d _conv_depthwise2d miopen_depthwise_convolution "
@@ -428,7 +429,7 @@ def aten_outer(op: Operation) -> Work:
 @formula(
     "MatMul FusedMatMul TransposeMatMul FusedMatMulActivation Gemm FusedGemm GemmFastGelu "
     "GemmFloat8 MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul QLinearMatMul QGemm "
-    "MatMulNBits MatMulBnb4"
+    "MatMulNBits MatMulBnb4 gemm"  # the latter of TensorRT
 )
 def onnx_matmul(op: Operation) -> Work:
     """ONNX's products, from what is always in the trace: one factor and the result.

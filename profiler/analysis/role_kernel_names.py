@@ -287,7 +287,7 @@ _WORDS: Mapping[Sort, str] = {
         cudnn_convolution_add_relu cudnn_convolution_relu thnn_conv2d slow_conv2d_forward
         _slow_conv2d_forward miopen_depthwise_convolution _conv_depthwise2d conv_depthwise3d
         slow_conv3d slow_conv3d_forward cask_convolution cublas_convolution deconvolution
-        cask_deconvolution cask_flattened_convolution""",
+        cask_deconvolution cask_flattened_convolution cask_gemm_convolution""",
     Sort.ATTENTION: """scaled_dot_product_attention _scaled_dot_product_flash_attention
         _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention
         _scaled_dot_product_cudnn_attention _flash_attention_forward _efficient_attention_forward

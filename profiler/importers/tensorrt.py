@@ -160,6 +160,14 @@ _GRAMMAR = TensorRtLayer()
 _NODE = re.compile(r"(?:^(?=.*_\d)|/)([A-Z][A-Za-z]*)(?:[123]D)?(?:_\d+)*$")
 _UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[([\w ]+)\]")
 _HOST_COPY = re.compile(r"\[(\w*Copy)\w* \d+\]")
+_GENERATED = "kgen"  # Myelin's type of every kernel that it wrote
+_ONNX_NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")  # in `Metadata`
+_ATEN = re.compile(r"\[\w+\]-\[aten_ops\.(\w+?)(?:\.\w+)?\]-\[[^\]]*\]")  # of Torch-TensorRT
+_TYPES_BY_NAME = (
+    (re.compile(r"ReadVariableOp.*/\w*conv\w*/BiasAdd"), "Conv"),  # of TensorFlow, with weights
+    (re.compile(r"^\{(?!ForeignNode\[)[^{}]+\}"), "DLA"),  # and what it waits for
+    (re.compile(r" (?:in|out)put reformatter \d+$"), "Reformat"),  # of TensorRT 8
+)
 _API_TYPES = {  # of layers, where ONNX has another word
     "Convolution": "Conv",
     "Deconvolution": "ConvTranspose",
@@ -172,7 +180,6 @@ _QUANTIZES = re.compile(
     r"((?:Dynamic)?(?:De)?[Qq]uantize(?:Linear)?|QuantLinearNode)(?:_+\d+)*"
     r"(?:_(?:de)?quantize_scale_node\w*)?"
 )
-_BIASED_CONV = re.compile(r"ReadVariableOp.*/\w*conv\w*/BiasAdd")  # of TensorFlow, with its weights
 _COMPUTES = re.compile(r"Conv\w*|Deconv\w*|Gemm|MatMul\w*|Einsum|\w*Attention\w*|LSTM|GRU|RNN")
 _WORD = re.compile(r"[A-Za-z]+\d*")
 _LARGEST = 1 << 40  # of a dimension, and of a count
@@ -206,7 +213,7 @@ def _layer(name: str, average_ns: int, details: dict[str, Any]) -> TimedLayer:
     return TimedLayer(
         name,
         average_ns,
-        _text(details.get("LayerType")) or _by_name(name),
+        _type(name, details),
         _text(details.get("TacticName")),
         text if known else "",
         sum(t.bytes for t in inputs) if known else UNKNOWN,
@@ -214,11 +221,21 @@ def _layer(name: str, average_ns: int, details: dict[str, Any]) -> TimedLayer:
     )
 
 
+def _type(name: str, details: dict[str, Any]) -> str:
+    """The type that the layer file has; of a kernel that Myelin wrote, that of the ONNX nodes in
+    it. Without a file, the type by the layer's name."""
+    given = _text(details.get("LayerType"))
+    if given != _GENERATED:
+        return given or _by_name(name)
+    nodes = _ONNX_NODE.findall(_text(details.get("Metadata")))
+    return _by_name(_FUSED.join(nodes)) or _by_name(name) or given
+
+
 def _by_name(name: str) -> str:
     """The op type of the node in a layer's name that computes; else of the first one that does more
     than change the type of numbers, else of the first; "" if the name has none."""
-    if _BIASED_CONV.search(name):
-        return "Conv"
+    if known := next((kind for pattern, kind in _TYPES_BY_NAME if pattern.search(name)), ""):
+        return known
     types = [_QUANTIZES.sub(r"\1", one) for one in _types_in(name)]
     computing = (one for one in types if _COMPUTES.fullmatch(one))
     others = (one for one in types if not _QUANTIZES.fullmatch(one))
@@ -232,6 +249,8 @@ def _types_in(name: str) -> Sequence[str]:
         return [*(_types_in(named) if named else ()), *types]
     if copy := _HOST_COPY.fullmatch(name):
         return (copy[1],)
+    if operators := _ATEN.findall(name):
+        return [f"aten::{one}" for one in operators]
     name = name.split(_BESIDE, maxsplit=1)[0]
     parsed = _GRAMMAR.parse(name)
     if parsed is not None:

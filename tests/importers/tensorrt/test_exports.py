@@ -464,3 +464,40 @@ def test_an_entry_that_is_no_object_is_counted(tmp_path):
     export = read_export(path)
     assert [one.name for one in export.times] == ["Conv_0", "Conv_2"]
     assert export.unread == 1
+
+
+_OTHER_NAMES = {  # a layer's name → its type
+    "conv1/7x7_s2 + conv1/relu_7x7 input reformatter 0": "Reformat",
+    "{inception_5b/1x1,pool5/7x7_s1,loss3/classifier}": "DLA",
+    "{inception_5b/1x1,pool5/7x7_s1,loss3/classifier} output reformatter 0": "DLA",
+    "[CONVOLUTION]-[aten_ops.convolution.default]-[/conv1/convolution] + "
+    "[RELU]-[aten_ops.relu.default]-[/relu/relu]": "aten::convolution",
+    "[MAX]-[aten_ops.max_pool2d.default]-[/maxpool/max_pool2d]": "aten::max_pool2d",
+}
+
+
+def test_layers_of_a_dla_and_of_torch_tensorrt_have_types(tmp_path):
+    """Without a layer file, their names say what they are."""
+    path = tmp_path / "a.profile.json"
+    entries = [{"name": name, "averageMs": 1.0, "percentage": 20.0} for name in _OTHER_NAMES]
+    path.write_text(json.dumps(entries))
+    found = {one.name: one.op_type for one in layers_of(read_export(path), None)}
+    assert found == _OTHER_NAMES
+
+
+def test_kernels_of_myelin_and_convolutions_as_products_have_their_work(tmp_path):
+    """A kernel that Myelin wrote has the type of its ONNX nodes; a convolution that ran as a matrix
+    product has the work of one, and Myelin's product its own."""
+    gemm = [tensor(1, 64), tensor(64, 10), tensor(1, kind="Float"), tensor(1, 10)]
+    layers = [
+        LAYERS[0] | {"Name": "/a/Conv", "LayerType": "CaskGemmConvolution"},
+        {"Name": "__myl_MulAdd_myl0_1", "LayerType": "kgen", "Metadata": "[ONNX Layer: /a/Relu]"},
+        {"Name": "__myl_MaxMinCas_myl0_2", "LayerType": "kgen", "Metadata": ""},
+        {"Name": "/fc_myl0_3", "LayerType": "gemm", "Inputs": gemm, "Outputs": [tensor(1, 10)]},
+    ]
+    profile = [{"name": one["Name"], "averageMs": 1.0, "percentage": 25.0} for one in layers]
+    paths = written(tmp_path, graph={"Layers": layers}, profile=profile)
+    shapes = analyze(imported(tmp_path, *paths)).shapes
+    work = dict(zip(shapes["op_type"], shapes["flops"], strict=True))
+    convolved = 2 * (16 * 8 * 8) * (4 * 3 * 3)
+    assert work == {"CaskGemmConvolution": convolved, "gemm": 2 * 10 * 64, "Relu": None, "Max": None}

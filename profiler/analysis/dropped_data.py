@@ -179,6 +179,8 @@ def _advice(code: str, producer: str, analysis: Analysis) -> str:
         return said("profile_memory was on, but the file holds no memory events.")
     if (code, producer) == ("shapes", "kineto") and "launches" in _lacking(analysis):
         return said("Record with ProfilerActivity.CPU, too, and record_shapes=True.")
+    if (code, producer) == ("shapes", "kineto") and analysis.operators.is_empty():
+        return said("Also record with torch.profiler: only Python's functions were recorded.")
     return _ADVICE.get((code, producer), "")
 
 

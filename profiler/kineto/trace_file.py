@@ -125,7 +125,7 @@ _CHUNK = 4 << 20  # bytes
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity|n/?a)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _LISTED_EVENTS = b'{"traceEvents":'
-_VIZTRACER = {"FEE": "python_function"}  # its category of Python's functions
+_VIZTRACER = dict.fromkeys(("FEE", "fee"), "python_function")  # its category of functions
 _STREAM = re.compile(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"us"\s*,\s*"traceEvents"\s*:\s*\[')
 _NEXT_STREAM = re.compile(rb"\]\s*\}" + _STREAM.pattern)
 _BORDER = 256  # bytes in which such a text may continue

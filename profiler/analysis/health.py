@@ -221,7 +221,7 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.TOO_SHORT: _Sentence(
         said("Uncertain"),
         said(
-            "half of the {kernels} on {where} take {usual} or less, as no kernel does: lengths "
+            "{count} of {total} kernels on {where} take {usual} or less, as no kernel does: lengths "
             "are wrong, perhaps by their unit, and what is made of them is not known"
         ),
     ),
@@ -439,7 +439,7 @@ def _values(note: HealthNote) -> dict[str, str]:
     if note.count == 1:
         launches = said("1 launch")
     nouns = ("kernel", "event", "node", "operator")
-    clock, short = note.rule is HealthRule.CLOCK, note.rule is HealthRule.TOO_SHORT
+    clock = note.rule is HealthRule.CLOCK
     lost_calls = said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
     aside = said("busy time and idle causes there are not known")
     return {
@@ -455,7 +455,7 @@ def _values(note: HealthNote) -> dict[str, str]:
         "excess": duration(note.excess_ns),
         "time": duration(note.worst_ns if note.rule is HealthRule.NO_TIME else note.excess_ns),
         "least": duration(note.worst_ns),
-        "usual": duration(max(note.usual_ns, 1) if short else note.usual_ns),
+        "usual": duration(note.usual_ns),
         "ahead": _apart(note.worst_ns),
         "shift": _apart(note.excess_ns) if clock else duration(note.excess_ns),
         "rate": number(abs(note.share) * 1e6),

@@ -294,12 +294,7 @@ class _Streams:
 
     def _has_odd_lengths(self) -> bool:
         short = self.end - self.start < _SHORTEST_NS
-        if not short.any():
-            return False
-        lengthless = int((self.end[short] == self.start[short]).sum())
-        of_stream = np.bincount(self.stream[short]), np.bincount(self.stream)
-        half = 2 * of_stream[0] > of_stream[1][: len(of_stream[0])]
-        return bool(half.any()) or lengthless > _FEW * len(short)
+        return int(short.sum()) > _FEW * len(short)
 
     def _overlaps(self) -> bool:
         """Whether work still runs when that of another launch starts on its stream, or is there

@@ -234,7 +234,7 @@ class HealthRule(StrEnum):
     NEGATIVE = "negative_length"
     UNFINISHED = "unfinished"  # started and never ended
     NO_LENGTH = "no_length"  # kernels of length 0, though the clock is fine enough
-    TOO_SHORT = "too_short"  # the median kernel
+    TOO_SHORT = "too_short"  # kernels that take less time than any does
     TWICE = "twice"
     NOT_NESTED = "not_nested"  # nodes that end after their run, or after one that they lie in
     ELSEWHERE = "elsewhere"  # work that names another device than it is listed under

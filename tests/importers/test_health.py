@@ -428,8 +428,8 @@ def _a_third_without_time(kernels):
 @pytest.mark.parametrize(
     ("damaged", "title", "label", "text"),
     [
-        (_lengths_in_ms, "damaged recording: ", "Uncertain", "half of the 34 kernels on cuda:0"),
-        (_times_in_ms, "damaged recording: ", "Uncertain", "half of the 34 kernels on cuda:0"),
+        (_lengths_in_ms, "damaged recording: ", "Uncertain", "34 of 34 kernels on cuda:0"),
+        (_times_in_ms, "damaged recording: ", "Uncertain", "34 of 34 kernels on cuda:0"),
         (_no_lengths, "no GPU work recorded", "Set aside", "34 kernels on cuda:0 recorded with a"),
         (_no_times, "no GPU work recorded", "Set aside", "34 kernels without a time (0)"),
         (_other_launches, "damaged recording: at least ", "Clock", "4 of 34 kernels on cuda:0"),

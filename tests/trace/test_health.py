@@ -535,24 +535,16 @@ def test_a_clock_of_whole_microseconds_may_tell_no_length_of_some_kernels_not_of
     assert [str(note.rule) for note in checked.notes] == noted
 
 
-@pytest.mark.parametrize(("by", "kernels", "noted"), [(1_000, 60, 1), (1, 60, 0), (1_000, 12, 0)])
-def test_kernels_that_take_less_than_any_kernel_have_a_wrong_unit(by, kernels, noted):
-    """Lengths divided by 1,000; of a few kernels it may be so."""
+@pytest.mark.parametrize(
+    ("every", "kernels", "noted"), [(1, 60, 60), (2, 60, 30), (3, 90, 30), (30, 60, 0), (1, 12, 0)]
+)
+def test_kernels_that_take_less_than_any_kernel_have_a_wrong_unit(every, kernels, noted):
+    """The lengths of all kernels, or of some, are divided by 1,000; if few are, it may be so."""
     rows, launches = one_stream(kernels)
-    rows = replace(rows, end=rows.start + (rows.end - rows.start) // by)
-    notes = check(rows, launches, no_syncs()).notes
-    assert [str(note.rule) for note in notes] == ["too_short"] * noted
-
-
-def test_one_stream_may_have_a_wrong_unit():
-    """30 of its 90 kernels lie on a stream whose lengths are divided by 1,000."""
-    rows, launches = one_stream(90)
-    stream = (np.arange(90) % 3 == 0).astype(np.int64)
-    length = (rows.end - rows.start) // np.where(stream == 1, 1_000, 1)
-    rows = replace(rows, stream=stream, end=rows.start + length, streams=("stream 7", "stream 9"))
-    (note,) = check(rows, launches, no_syncs()).notes
-    assert (str(note.rule), note.stream, note.total) == ("too_short", "stream 9", 30)
-    assert note.share == pytest.approx(1 / 3)
+    rows.end[::every] = rows.start[::every] + (rows.end - rows.start)[::every] // 1_000
+    found = [one for one in check(rows, launches, no_syncs()).notes if one.rule == "too_short"]
+    assert [(one.count, one.total) for one in found] == [(noted, kernels)] * bool(noted)
+    assert all(one.usual_ns < 500 and one.share == noted / kernels for one in found)
 
 
 def test_many_rows_far_longer_than_their_peers_are_shortened_though_many_overlap():

@@ -42,6 +42,7 @@ _SHARE_OF = {
     HealthRule.LATE: ShareOf.LAUNCHES,
     HealthRule.CUT: ShareOf.LAUNCHES,
     HealthRule.REUSED_NUMBERS: ShareOf.LAUNCHES,
+    HealthRule.OUT_OF_ORDER: ShareOf.LAUNCHES,
     HealthRule.SHARED_NUMBERS: ShareOf.NOTHING,
     HealthRule.GAP: ShareOf.RECORDING,
     HealthRule.MISSING_PART: ShareOf.RECORDING,
@@ -221,8 +222,8 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.TOO_SHORT: _Sentence(
         said("Uncertain"),
         said(
-            "{count} of {total} kernels on {where} take {usual} or less, as no kernel does: lengths "
-            "are wrong, perhaps by their unit, and what is made of them is not known"
+            "{count} of {total} kernels on {where} take {usual} or less, as no kernel does: "
+            "lengths are wrong, perhaps by their unit, and what is made of them is not known"
         ),
     ),
     HealthRule.LATE_CLOCK: _Sentence(
@@ -306,6 +307,13 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
         said(
             "{count} of {total} launches have the number of an earlier one of their process: their "
             "work may belong to another call"
+        ),
+    ),
+    HealthRule.OUT_OF_ORDER: _Sentence(
+        said("Clock"),
+        said(
+            "{count} of {total} launches have lower numbers than earlier ones: a clock was set "
+            "back, or two recordings are mixed; end to end and idle times are not known"
         ),
     ),
     HealthRule.BEFORE: _Sentence(
@@ -509,6 +517,7 @@ SENTENCES: Sentences = {
         HealthRule.ELSEWHERE: said("names another device"),
         HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
         HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
+        HealthRule.OUT_OF_ORDER: said("launch numbers that fall"),
         HealthRule.BEFORE: said("launched before the recording"),
         HealthRule.DEVICE_ONLY: said("no launch recorded"),
         HealthRule.LATE: said("launched before devices were recorded"),
@@ -554,7 +563,7 @@ _DAMAGED = {
     **dict.fromkeys((HealthRule.NEGATIVE, HealthRule.UNFINISHED, HealthRule.NOT_NESTED), 0.05),
     **dict.fromkeys((HealthRule.UNLAUNCHED, HealthRule.ELSEWHERE), 0.05),
     **dict.fromkeys((HealthRule.MISSING_PART, HealthRule.TOO_LONG), 0.0),
-    HealthRule.REUSED_NUMBERS: 0.05,
+    **dict.fromkeys((HealthRule.REUSED_NUMBERS, HealthRule.OUT_OF_ORDER), 0.05),
     HealthRule.LOST: _DOUBTFUL,
     HealthRule.BROKEN_OFF: -1.0,
 }
@@ -669,7 +678,7 @@ def busy_unknown(notes: tuple[HealthNote, ...]) -> set[str]:
             and note.rule is not HealthRule.TWICE
             and note.share > _FEW
         )
-        or note.rule is HealthRule.TOO_SHORT
+        or note.rule in (HealthRule.TOO_SHORT, HealthRule.OUT_OF_ORDER)
         or (note.rule is HealthRule.ELSEWHERE and note.share > _FEW)
         or (note.rule is HealthRule.LOST and note.share > _DOUBTFUL)
         or (note.rule in _DOUBTED and note.action is HealthAction.NOTED and is_damaged((note,)))

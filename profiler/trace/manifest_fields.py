@@ -240,6 +240,7 @@ class HealthRule(StrEnum):
     ELSEWHERE = "elsewhere"  # work that names another device than it is listed under
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one
+    OUT_OF_ORDER = "launches_out_of_order"  # by their numbers
     OUTLIVED = "outlived_synchronization"
     BEFORE = "before"  # launched before the recording started
     DEVICE_ONLY = "device_only"  # no launches at all

@@ -290,6 +290,7 @@ def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int6
 
 MOST_PROCESSES = 64  # that are distinguished
 AGREE = 0.99
+_BEHIND, _FALLING = 20, 0.05  # in healthy recordings a number is at most 3 behind
 LEAST_PEERS = 3  # their median is the usual length of a kernel
 NONE = np.zeros(0, dtype=np.int64)
 
@@ -325,7 +326,8 @@ class LaunchedRows:
             self.launch = self._launches_of(0)
             self.process = np.append(launches.process, -1)[self.launch]
         self._again()
-        self._reused()
+        if not self._reused():
+            self._out_of_order()
         del self.by_key.keys, self.by_key.start  # not looked up again
 
     def _again(self) -> None:
@@ -387,12 +389,12 @@ class LaunchedRows:
         mean = float(latency.mean()) if len(latency) else float(NEVER)
         return int(wrong.sum()) + int(lost.sum()), mean, process
 
-    def _reused(self) -> None:
-        """Note launches that use the number of an earlier launch. Nested calls share theirs
-        legally."""
+    def _reused(self) -> bool:
+        """Note launches that use the number of an earlier launch, and return whether any does.
+        Nested calls share theirs legally."""
         launches, order = self.launches, self.by_key.order
         if not self.by_key.again.any():
-            return
+            return False
         work = order[((launches.kind != OTHER) & (launches.correlation > 0))[order]]
         same = self.by_key.number[work[1:]] == self.by_key.number[work[:-1]]
         behind = launches.start[work[1:]] >= launches.end[work[:-1]]
@@ -401,6 +403,28 @@ class LaunchedRows:
         if again:
             share = again / total
             self._note(HealthRule.REUSED_NUMBERS, -1, count=again, total=total, share=share)
+        return again > 0
+
+    def _out_of_order(self) -> None:
+        """Note processes many of whose launches have lower numbers than earlier ones, which others
+        that have higher numbers precede: a clock that is set back does that, one wrong time does
+        not."""
+        launches = self.launches
+        order = np.argsort(launches.start, kind="stable")
+        number = launches.correlation[order]
+        if not (np.maximum.accumulate(number) - number > _BEHIND).any():
+            return
+        for process in np.unique(launches.process)[:MOST_PROCESSES].tolist():
+            number = launches.correlation[order[launches.process[order] == process]]
+            far, total = max(_BEHIND, int(np.ptp(number)) // _FAR), len(number)
+            behind = np.maximum.accumulate(number) - number > far
+            ahead = number - np.minimum.accumulate(number[::-1])[::-1] > far
+            count = min(int(behind.sum()), int(ahead.sum()))
+            if count > _FALLING * total:
+                on = self.rows.device[self.process == process]
+                names = ", ".join(self.rows.devices[one] for one in np.unique(on).tolist())
+                more: dict[str, Any] = {"count": count, "total": total, "share": count / total}
+                self._note(HealthRule.OUT_OF_ORDER, -1, **more, device_names=names)
 
     def _note(
         self,

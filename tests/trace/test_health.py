@@ -332,6 +332,18 @@ def test_a_launch_number_used_again_is_noted():
     assert HealthRule.REUSED_NUMBERS in rules(check(rows, launches, no_syncs()))
 
 
+@pytest.mark.parametrize(("moved", "noted"), [(20, 1), (1, 0), (0, 0)])
+def test_a_clock_that_is_set_back_is_noted(moved, noted):
+    """Host and device an hour back from the middle on; one launch alone has a wrong time."""
+    rows, launches = one_stream(40)
+    back = np.where(np.arange(40) >= 40 - moved, 3_600_000 * MS, 0)
+    rows = replace(rows, start=rows.start - back, end=rows.end - back)
+    launches = replace(launches, start=launches.start - back, end=launches.end - back)
+    notes = check(rows, launches, no_syncs()).notes
+    found = [one for one in notes if one.rule is HealthRule.OUT_OF_ORDER]
+    assert [(one.device, one.total) for one in found] == [("cuda:0", 40)] * noted
+
+
 def test_launches_of_one_number_that_overlap_are_of_two_processes():
     """Two ranks under one process, 3 µs apart: no launch lies within the other, as a driver's call
     does within the runtime's."""

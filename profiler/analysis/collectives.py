@@ -9,7 +9,7 @@ uncertainty.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -355,6 +355,8 @@ def _rates(found: pl.DataFrame) -> pl.Series:
 
 
 COMPUTES = ("compute", "other")
+_TRANSFERS = ("dma", "copy")
+_NOTICEABLE = 0.01  # of end to end: transfers alone
 _GOT = (CollectiveKind.ALL_GATHER, CollectiveKind.SCATTER)
 _RECORDED = {
     "rank": pl.Int32,
@@ -426,7 +428,12 @@ def _exposed(run: Run, found: pl.DataFrame) -> pl.Series:
 
 def computed_on(run: Run, device: str) -> Stretches:
     """Return when a device computed."""
-    here = (pl.col("device") == device) & pl.col("category").is_in(COMPUTES)
+    return worked_on(run, device, COMPUTES)
+
+
+def worked_on(run: Run, device: str, categories: Sequence[str]) -> Stretches:
+    """Return when commands of some categories ran on a device."""
+    here = (pl.col("device") == device) & pl.col("category").is_in(categories)
     rows = run.commands.filter(here)
     start = rows["start_ns"].to_numpy()
     return Stretches.union(start, start + rows["duration_ns"].to_numpy())
@@ -452,6 +459,24 @@ def exposed_shares(of: Inputs) -> dict[str, float]:
     """Return the share of the end-to-end time in which a collective ran and the device computed
     nothing, by device with collectives. Empty if there is no such time."""
     return {device: exposed for device, (_, exposed) in work_shares(of).items()}
+
+
+def exposed_transfers(of: Inputs) -> dict[str, float]:
+    """Return the share of the end-to-end time in which a device did nothing but transfer, by device
+    that did so for a noticeable time. What it did for launches from before the recording does not
+    count: it is outside of the end-to-end time."""
+    counted = of.axis.counted
+    waited = of.table("idle").filter(pl.col("data_ns") > _NOTICEABLE * counted.length)["device"]
+    if not counted.length:
+        return {}
+    others = (*COMPUTES, "collective")
+    alone = (
+        worked_on(of.run, one, _TRANSFERS).minus(worked_on(of.run, one, others)) for one in waited
+    )
+    return {
+        one: found.both(counted).length / counted.length
+        for one, found in zip(waited, alone, strict=True)
+    }
 
 
 def _recorded_times(run: Run) -> pl.DataFrame:

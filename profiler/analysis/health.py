@@ -319,7 +319,7 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.BEFORE: _Sentence(
         said("Before"),
         said(
-            "{kernels}, {time} on {device}, were launched before the recording began; they are in "
+            "{commands}, {time} on {device}, were launched before the recording began; they are in "
             "no call, nor in busy time"
         ),
     ),
@@ -446,7 +446,7 @@ def _values(note: HealthNote) -> dict[str, str]:
     launches = said("{count} launches", count=count(note.count))
     if note.count == 1:
         launches = said("1 launch")
-    nouns = ("kernel", "event", "node", "operator")
+    nouns = ("kernel", "command", "event", "node", "operator")
     clock = note.rule is HealthRule.CLOCK
     lost_calls = said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
     aside = said("busy time and idle causes there are not known")
@@ -574,8 +574,8 @@ _INCOMPLETE = {  # a file that is cut looks fast, however little is missing
 
 
 def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
-    """Yield what the first screen says about the check: at most two notes, damage first, then the
-    larger share."""
+    """Yield what the first screen says about the check: at most two notes, of different rules,
+    damage first, then the larger share."""
     always = (HealthRule.DRIFT, HealthRule.LATE_CLOCK, HealthRule.LATE, HealthRule.FRONT_END)
     shown = [
         one
@@ -583,15 +583,17 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
         if one.rule.damage or one.rule in always or one.share >= _WORTH or one.calls
     ]
     shown.sort(key=lambda one: (not one.rule.damage, -abs(one.share)))
-    more = len(shown) - _MOST_LINES
-    for note in shown[:_MOST_LINES]:
+    worst = {(one.rule, one.action): one for one in reversed(shown)}  # of all devices
+    lines = [one for one in shown if worst[one.rule, one.action] is one][:_MOST_LINES]
+    more = len(shown) - len(lines)
+    for note in lines:
         label, text = _SENTENCES[note.rule].label, sentence_of(note)
         if note.rule in _CORRECTED and note.action is not HealthAction.SHORTENED:
             noted = note.action is HealthAction.NOTED
             label = said("Uncertain") if noted else said("Set aside")
         elif note.action is HealthAction.SHORTENED:
             label = said("Corrected")
-        if more > 0 and note is shown[_MOST_LINES - 1]:
+        if more and note is lines[-1]:
             text = said("{note} (and {more} more: table health)", note=text, more=count(more))
         wrong = note.rule.damage or note.rule in _CONTRADICT
         yield Fact(label, text, alert=wrong, remark=not wrong)

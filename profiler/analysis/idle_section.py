@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from profiler.analysis.collectives import exposed_transfers
 from profiler.analysis.commands import has_accelerators, is_accelerator
 from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionGroup, SectionKind
 from profiler.analysis.finding_text import (
-    MATERIAL,
     Rule,
     Words,
     accelerators,
@@ -95,7 +95,7 @@ class Copied(StrEnum):
 
 _ON_DEVICES = "(?i)DtoD|DeviceToDevice|PtoP|memset|fill"
 _MIN_GAP_SHARE = 0.05  # of end to end
-_EXPOSED = 0.05  # of the device's span
+_EXPOSED = 0.05  # of end to end
 _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buffering
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
@@ -208,41 +208,40 @@ def idle_around(analysis: Analysis) -> Finding | None:
 
 def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
     """A device waits for transfers that are not overlapped with compute."""
-    total = end_to_end_ns(analysis)
+    shares = exposed_transfers(analysis.inputs)
     for row in analysis.idle.to_dicts():
-        wait, hidden = row["data_ns"], row["overlap_share"]
-        if hidden is None or hidden >= _HIDDEN:
+        part, hidden = shares.get(row["device"], 0.0), row["overlap_share"]
+        if hidden is None or hidden >= _HIDDEN or part < _EXPOSED:
             continue
-        if share(wait, row["span_ns"]) < _EXPOSED or share(wait, total) < MATERIAL:
-            continue
+        wait = round(part * analysis.inputs.axis.counted.length)
         yield Finding(
             "transfers_exposed",
             {
                 "data_wait_ns": wait,
-                "data_wait_share": share(wait, row["span_ns"]),
+                "data_wait_share": part,
                 "transfer_ns": row["transfer_ns"],
                 "hidden_share": hidden,
                 **_copied(analysis, row["device"]),
             },
             where=Where(device=row["device"]),
-            cost_ns=_without_transfers(analysis, row),
+            cost_ns=_without_transfers(analysis, row["device"], wait),
         )
 
 
-def _without_transfers(analysis: Analysis, row: Mapping[str, Any]) -> int:
+def _without_transfers(analysis: Analysis, device: str, exposed: int) -> int:
     """Return the most that the run gains without a device's transfers, in ns: the time for which it
     only waits for them, and more if the host waits for them too and then launches late. That is
     known by replay, or else limited by the time of the copying calls and by the device's idle time
     for the host."""
-    run, exposed = analysis.inputs.run, int(row["data_ns"])
-    own = run.commands.select(_transfers_on(row["device"])).to_series()
+    run = analysis.inputs.run
+    own = run.commands.select(_transfers_on(device)).to_series()
     gain = gain_without(analysis, own.arg_true().to_numpy().astype(np.int64))
     if gain is not None:
         return max(exposed, gain)
     source, target = run.flows["source"], run.flows["target"]
     launching = run.commands[source.filter(own.gather(target))]
     calls = Stretches.union(launching["start_ns"].to_numpy(), ends(launching))
-    return exposed + min(calls.length, idle_for_host(analysis, row["device"]))
+    return exposed + min(calls.length, idle_for_host(analysis, device))
 
 
 def _transfers_on(device: str) -> pl.Expr:

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.activity import Activity
-from profiler.analysis.collectives import exposed_shares, work_shares
+from profiler.analysis.collectives import exposed_shares, exposed_transfers, work_shares
 from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.document import Fact
 from profiler.analysis.end_to_end import measured_apart
@@ -237,7 +237,8 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
     names = {row["device"] for row in devices}
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
     waits = [row for row in analysis.idle.rows(named=True) if row["device"] in names]
-    moved = [row["data_ns"] / total for row in waits] if total else []
+    alone = exposed_transfers(analysis.inputs)
+    moved = [alone.get(row["device"], 0.0) for row in waits]
     worked = _communicated if _communicate(analysis, devices) else _worked
     did = joined(", ", worked(analysis, devices, name, moved))
     cause, shares = _most(waits, total)

@@ -65,10 +65,7 @@ _MAY_BE_NEGATIVE = frozenset(("headroom_share",))  # memory that there is not
 _CITED = {  # by rule: names of evidence that a table has for the same device or submodule
     "idle_gaps": (("gap_ns", "idle", "long_gap_ns"),),
     "little_headroom": (("required_bytes", "memory_devices", "required_bytes"),),
-    "transfers_exposed": (
-        ("data_wait_ns", "idle", "data_ns"),
-        ("transfer_ns", "idle", "transfer_ns"),
-    ),
+    "transfers_exposed": (("transfer_ns", "idle", "transfer_ns"),),
 }
 
 _OF_WAITS = (

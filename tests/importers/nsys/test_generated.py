@@ -11,6 +11,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.finding_text import words
+from profiler.analysis.health import health_facts
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.nsys import read_nvtx
@@ -462,6 +463,21 @@ def test_work_launched_before_the_recording_is_in_no_time(tmp_path):
     assert (row["carried_over_ns"], analysis.accounting.unrecorded_ns) == (160, 0)
 
 
+def test_transfers_from_before_the_recording_are_no_gain(tmp_path):
+    """Of 600 ns of copies 400 were launched before the recording: the finding counts the 200 that
+    lie in the end-to-end time, which are 40 % of it."""
+    rows = [Copy(100 * at, 100 * at + 100, 1 + at, 64, 1, 1, 2) for at in range(4)]
+    rows += [Call(390, 395, 10), Copy(400, 600, 10, 64, 1, 1, 2)]
+    rows += [Call(590, 595, 11), Kernel(600, 900, 11)]
+    analysis = analyze(imported(tmp_path, rows))
+    (found,) = [one for one in analysis.findings if one.rule == "transfers_exposed"]
+    assert analysis.accounting.end_to_end_ns == 500
+    assert (found.evidence["data_wait_ns"], found.evidence["transfer_ns"]) == (200, 600)
+    assert found.evidence["data_wait_share"] == 0.4
+    assert found.cost_ns <= 500 - 300
+    assert analysis.contradictions.is_empty()
+
+
 def test_memory_that_copies_are_between_is_in_their_names(tmp_path):
     """A copy from pinned memory is called as Kineto calls it; nobody is told to pin that memory."""
     rows = [Call(0, 5, 1), Kernel(10, 1000, 1)]
@@ -568,3 +584,21 @@ def test_a_length_that_cannot_be_becomes_that_of_its_kernel_and_grid(known, tmp_
     assert (row["duration_ns"], row["recorded_ns"]) == (1_000_000 if known else 10_000, 51_000_000)
     kernels = run.commands.filter(pl.col("device") == "cuda:0")["kernel"].cast(pl.String)
     assert kernels.unique().to_list() == [KERNEL]
+
+
+def test_two_lines_about_a_recording_are_about_two_things(tmp_path):
+    """Both GPUs of a recording begin and end in the middle of work: the first screen says each
+    once, and how many notes are left."""
+    rows = []
+    for device, pid in enumerate((PID, OTHER)):
+        of = {"deviceId": device, "globalPid": global_id(pid)}
+        thread = global_id(pid, TID)
+        rows += [Kernel(200 * at, 200 * at + 200, 1 + at, **of) for at in (0, 1)]
+        rows += [Call(500, 510, 10, globalTid=thread), Kernel(520, 900, 10, **of)]
+        rows += [Call(910 + at, 911 + at, 20 + at, globalTid=thread) for at in range(3)]
+    notes = imported(tmp_path, rows).info.health
+    assert sorted(note.rule.value for note in notes) == ["before", "before", "cut", "cut"]
+    cut, before, see = health_facts(notes)
+    assert (cut.label, before.label, see.label) == ("Cut", "Before", "See")
+    assert before.value.startswith("2 commands, 400\xa0ns on cuda:0, were launched before")
+    assert before.value.endswith("(and 2 more: table health)")

@@ -356,12 +356,13 @@ def _find_rows(of: Inputs) -> Rows:
 
 
 def _is_kernels_name() -> pl.Expr:
-    """Whether an op type is the name of the kernel, since its operator is unknown."""
+    """Whether an op type is the start of a kernel's name, up to its template or parameters, since
+    the operator is unknown. XLA's operator `fusion` ran `fusion` and `fusion_6`."""
+    name, cut = pl.col("op_type"), pl.col("op_type").str.ends_with(_CUT)
     bare = pl.col("kernel").str.replace_all("(anonymous namespace)::", "", literal=True)
-    begins = bare.str.strip_prefix("void ").str.starts_with(
-        pl.col("op_type").str.strip_suffix(_CUT)
-    )
-    return pl.col("shapes").is_null() & begins.fill_null(value=False)
+    bare, shown = bare.str.strip_prefix("void "), name.str.strip_suffix(_CUT)
+    ends = bare.str.slice(shown.str.len_chars()).str.contains(r"^\W") | cut
+    return pl.col("shapes").is_null() & (bare.str.starts_with(shown) & ends).fill_null(value=False)
 
 
 def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:

@@ -220,6 +220,19 @@ def test_gpus(tmp_path):
     assert run.info.devices["rocm:2"].compute_units == 304
 
 
+def test_kernels_of_one_operator_are_one_op_type(tmp_path):
+    """XLA numbers the kernels of its fusions: the costliest op types have a row for all of them."""
+    run_by = {"dot_fusion": "dot_fusion.1", "dot_fusion_6": "dot_fusion.7", "add": "add.2"}
+    kernels = [
+        E(f"{kernel}.kd", at * US, US, {"hlo_op": f"ref:{op}", "hlo_module": "ref:jit_unet"})
+        for at, (kernel, op) in enumerate(run_by.items())
+    ]
+    device = plane("/device:GPU:0", [L("Stream #13(Kernel)", kernels)])
+    shapes = analyze(imported(tmp_path, space(device, TASK))).shapes
+    found = shapes.select("label", "executions", "total_ns").rows()
+    assert found == [("dot_fusion", 2, 2000), ("add", 1, 1000)]
+
+
 @pytest.mark.parametrize("module", ["", "ref:jit_train"])
 def test_gpus_that_work_one_after_another(tmp_path, module):
     """GPU 2 works from 0, GPU 1 from 300 ms, GPU 0 from 600 ms, each in three kernels of 5 ms 100

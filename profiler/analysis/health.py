@@ -391,7 +391,7 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.NO_JSON: _Sentence(
         said("Text"),
         said(
-            "skipped {count} of {total} events, whose text is no JSON; the first begins at byte "
+            "skipped {count} of {total} events, which cannot be read; the first begins at byte "
             "{at_byte}"
         ),
     ),

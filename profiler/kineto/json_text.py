@@ -112,8 +112,20 @@ _EVENT = re.compile(rb'\{(?<!:\{)(?<!: \{)(?<!["\\]\{)\s*"(?:ph|cat|name|pid|tid
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _PHASE = re.compile(rb'"ph"\s*:')
 _END = re.compile(r'\}\s*\]\s*(?:,\s*"[^"]+"\s*:|\}|$)')  # of the last event and of the list
+_NEEDLESS = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')  # a comma outside of strings
 _COMMA = re.compile(r"\s*,\s*")
 _DECODER = json.JSONDecoder(strict=False)
+
+
+def _mended(text: bytes) -> tuple[bytes, bytes]:
+    """A list of the event with which a text starts, without halves of surrogate pairs and commas
+    after the last value; and what follows the event."""
+    plain = _NEEDLESS.sub(lambda found: found[1] or "", paired(text.decode("utf-8", "replace")))
+    try:
+        _, end = _DECODER.raw_decode(plain)
+    except (ValueError, RecursionError):
+        return b"", text
+    return b"[" + plain[:end].encode() + b"]", plain[end:].strip(", \t\r\n").encode()
 
 
 class _Phased(Protocol):
@@ -190,7 +202,8 @@ class DamagedText(Generic[_Event]):
         end = last + len(plain[:size].encode("utf-8", "surrogateescape"))
         rest = plain[size:].strip(", \t\r\n")
         listed = self.header.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"["
-        if rest[:1] != "]" or (rest[-1] != "}" and not listed):
+        _, closed, behind = rest.partition("]")
+        if rest[:1] == "{" or not closed or not ("}" in behind or listed):
             self.broken_at = self._position + len(text) - 1
         self.header += b"," + rest.encode("utf-8", "surrogateescape")
         return end
@@ -210,11 +223,17 @@ class DamagedText(Generic[_Event]):
                     middle = (first + last) // 2
                     waiting += [(middle, last), (first, middle)]
                     continue
-                # there may be several events in it, if the start of one was lost
-                self.skipped += max(len(_PHASE.findall(pieces[first])), 1)
-                if self.first_skipped < 0:
-                    self.first_skipped = self._position + begins[first]
-                continue
+                some, rest = _mended(some[1:-1])
+                try:
+                    events = decoder.decode(some)
+                except WRONG:
+                    events, rest = [], pieces[first]
+                if rest:  # it may have several events, if the start of one was lost
+                    self.skipped += max(len(_PHASE.findall(rest)), 1)
+                    if self.first_skipped < 0:
+                        self.first_skipped = self._position + begins[first]
+                if not events:
+                    continue
             self.read += sum(event.ph != "" for event in events)
             yield events, b'{"traceEvents":' + some + b"}"
 

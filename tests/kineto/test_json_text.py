@@ -56,6 +56,26 @@ def damaged(count, kind, seed, events=60):
     return text.encode(), left, len(head) + len("".join(texts[: chosen[0]]))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "skipped"),
+    [
+        ("}}", ",},}", 0),
+        ('"mm"', r'"mm\ud83d"', 0),
+        ("}}, ", '}}, null, 5, "x", [], ', 59),
+        ("]}", "]}\nSaved the trace in 3 s.", 0),
+    ],
+)
+def test_what_is_between_and_in_whole_events_costs_none(old, new, skipped):
+    """Commas too many, halves of surrogate pairs, other values in the list, and text after it."""
+    listed = json.dumps(trace(60).document())
+    text = listed.removesuffix(old) + new if listed.endswith(old) else listed.replace(old, new)
+    found = read(text.encode())
+    assert (found.start_ns % 1_000_000).tolist() == [10_000 * (1 + number) for number in range(60)]
+    assert [(note.rule, note.count) for note in found.health] == [
+        (HealthRule.NO_JSON, skipped)
+    ] * bool(skipped)
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", [kind for kind in DAMAGES if kind != "brace"])
 def test_the_events_around_damaged_ones_are_read(monkeypatch, kind, seed):

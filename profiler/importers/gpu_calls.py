@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import call_at, component, stages
+from profiler.importers.tensorrt import engine_op_type
 from profiler.kineto.events import Ranges
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
@@ -187,6 +188,7 @@ def launches(work: Work, api: Api) -> Int64s:
 #
 # - `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's `emit_nvtx`
 #   writes it, the sizes with `record_shapes=True`;
+# - a range of TensorRT's domain that is none of its C++ API: a layer of the engine;
 # - `{'Module': 'model.layers.0.mlp', …}`: a module by its path, as vLLM writes them by layer;
 # - `ProfilerStep#3`, `step 3`, `iteration_3`: a pass of the program's loop;
 # - a name that the user gave, or that of a component (`text_encoder_2`, `vae.decode`): a call of a
@@ -199,6 +201,7 @@ def launches(work: Work, api: Api) -> Int64s:
 
 
 _DOMAIN = "@"
+_TENSORRT = "TensorRT"  # a domain
 _TAILS = (", seq = ", ", op_id = ", ", sizes = ")
 _SIZES = re.compile(r", sizes = (\[[\[\], \d-]*\])")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[\w.:<>]+")
@@ -282,7 +285,7 @@ class Marks:
             sizes=sizes,
             texts=texts,
             shapes=tuple(known.shapes),
-            operators=np.array([bool(_OPERATOR.fullmatch(name)) for name in names], dtype=np.bool_),
+            operators=np.array([*map(_is_operator, names, domains)], dtype=np.bool_),
             modules=tuple(one[1] if one else "" for one in modules),
             passes=np.array([int(one[1]) if one else -1 for one in passes], dtype=np.int64),
             submodules=tuple(asked if submodules else map(component, names)),
@@ -297,6 +300,11 @@ class Marks:
         """The text of a code without its domain."""
         domain = self.domains[code]
         return self.texts[code].removesuffix(_DOMAIN + domain) if domain else self.texts[code]
+
+    def op_type(self, code: int) -> str:
+        """The op type of an operator."""
+        name = self.plain(code)
+        return (self.domains[code] == _TENSORRT and engine_op_type(name)) or name
 
     @property
     def speaking(self) -> tuple[str, ...]:
@@ -384,6 +392,11 @@ def _shapes(text: str) -> str:
     tensors = [one for one in sizes if isinstance(one, list) and one]
     flat = [one for one in tensors if all(type(size) is int for size in one)]
     return "in: " + " ".join(f"tensor[{','.join(map(str, one))}]" for one in flat) if flat else ""
+
+
+def _is_operator(name: str, domain: str) -> bool:
+    """Whether a range is an operator: TensorRT's are layers within `ExecutionContext::execute`."""
+    return bool(_OPERATOR.fullmatch(name)) != (domain == _TENSORRT)
 
 
 def _with_domain(text: str, domain: str) -> str:

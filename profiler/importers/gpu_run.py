@@ -67,8 +67,8 @@ from profiler.trace.runtime_calls import NO_END, DeviceRows, elsewhere, host_cal
 # - `layer`: the path of the module around the launch, as ranges tell it, and the operator
 #   (`model.layers.0.mlp/aten::mm`); without a module the operator, without one the kernel's short
 #   name; of a host call the function.
-# - `op_type`: the operator; of copies, sets and replayed graphs their name; else the kernel's short
-#   name.
+# - `op_type`: the operator, of an engine's layer that of its node; of copies, sets and replayed
+#   graphs their name; else the kernel's short name.
 # - `kernel`: the full name, demangled.
 # - `shapes`: the operator's inputs, if `emit_marks(record_shapes=True)` recorded them.
 
@@ -280,15 +280,17 @@ def _command(
 ) -> tuple[int, ...]:
     """The texts of one sort of command, in order of `_TEXTS`."""
     kind, name, operator, shapes, module = row
-    full = label = work.names[name]
-    if kind == _KERNEL:
-        label = marks.plain(operator) if operator >= 0 else kernel_name(full)
+    full = label = op_type = work.names[name]
+    if kind == _KERNEL and operator >= 0:
+        label, op_type = marks.plain(operator), marks.op_type(operator)
+    elif kind == _KERNEL:
+        label = op_type = kernel_name(full)
     elif kind == _COPY and " -> " in full:
-        label = copy_name(full)
+        label = op_type = copy_name(full)
     path = marks.modules[module] if module >= 0 else ""
     layer = f"{path}/{label}" if path else label
     shape = marks.shapes[shapes] if kind == _KERNEL else ""
-    said = (layer, label, shape, full, path)
+    said = (layer, op_type, shape, full, path)
     return tuple(texts.setdefault(text, len(texts)) for text in said)
 
 

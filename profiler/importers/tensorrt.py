@@ -226,14 +226,14 @@ def _type(name: str, details: dict[str, Any]) -> str:
     it. Without a file, the type by the layer's name."""
     given = _text(details.get("LayerType"))
     if given != _GENERATED:
-        return given or _by_name(name)
+        return given or engine_op_type(name)
     nodes = _ONNX_NODE.findall(_text(details.get("Metadata")))
-    return _by_name(_FUSED.join(nodes)) or _by_name(name) or given
+    return engine_op_type(_FUSED.join(nodes)) or engine_op_type(name) or given
 
 
-def _by_name(name: str) -> str:
-    """The op type of the node in a layer's name that computes; else of the first one that does more
-    than change the type of numbers, else of the first; "" if the name has none."""
+def engine_op_type(name: str) -> str:
+    """The op type of the node in a TensorRT layer's name that computes; else of the first one that
+    does more than change the type of numbers, else of the first; "" if the name has none."""
     if known := next((kind for pattern, kind in _TYPES_BY_NAME if pattern.search(name)), ""):
         return known
     types = [_QUANTIZES.sub(r"\1", one) for one in _types_in(name)]

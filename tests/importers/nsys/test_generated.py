@@ -602,3 +602,24 @@ def test_two_lines_about_a_recording_are_about_two_things(tmp_path):
     assert (cut.label, before.label, see.label) == ("Cut", "Before", "See")
     assert before.value.startswith("2 commands, 400\xa0ns on cuda:0, were launched before")
     assert before.value.endswith("(and 2 more: table health)")
+
+
+def test_layers_of_an_engine_are_operators(tmp_path):
+    """TensorRT's ranges name the engine's layers: a kernel is the innermost one's, with the op type
+    of its main node, and not of `ExecutionContext::execute` around all of them. A kernel without a
+    layer is called by its own name."""
+    conv = "/layer1.0/conv1/Conv + /layer1.0/relu/Relu"
+    copied = "Reformatting CopyNode for Input Tensor 0 to /layer1.0/conv1/Conv"
+    named = {"domainId": 2}
+    rows = [
+        Range(0, None, "TensorRT", eventType=75, **named),
+        Range(0, 90, "ExecutionContext::execute", **named),
+        Range(10, 19, copied, **named),
+        Range(20, 29, conv, **named),
+        *(Call(at, at + 2, at) for at in (11, 21, 31)),
+        *(Kernel(100 + at, 105 + at, at) for at in (11, 21, 31)),
+    ]
+    commands = imported(tmp_path, rows).commands.filter(category="compute")
+    names = commands.sort("start_ns").select(pl.col("layer", "op_type").cast(pl.String)).rows()
+    alone = "at::native::mul_kernel"
+    assert names == [(copied, "Reformat"), (conv, "Conv"), (alone, alone)]

@@ -57,23 +57,6 @@ class CommandArrays(CommandTimes, frozen=True, eq=False):
         return cls(**structs.asdict(times), step=commands["step"].to_numpy())
 
 
-def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:
-    """`(values, inverse)` as `np.unique` gives them, for codes from 0 to `limit - 1`.
-
-    The inverse is written over `codes`.
-    """
-    if limit > 4 * len(codes) + (1 << 16):
-        values, codes[:] = np.unique(codes, return_inverse=True)
-        return values, codes
-    table = np.zeros(limit, dtype=np.int32)
-    table[codes] = 1
-    values = np.flatnonzero(table)
-    table[values] = np.arange(len(values))
-    for rows in batches(len(codes)):
-        codes[rows] = table[codes[rows]]
-    return values, codes
-
-
 def queue_codes(track: pl.Series) -> tuple[Codes, int]:
     """A queue number for each track, and how many numbers there are. Kernels and copies of a stream
     are on tracks of their own, but in one queue."""

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from profiler.analysis.commands import CommandArrays, Kinds, dense_codes, kinds_of, unsteady_calls
+from profiler.analysis.commands import CommandArrays, Kinds, kinds_of, unsteady_calls
 from profiler.analysis.end_to_end import stage_times
 from profiler.analysis.flop_shapes import parse_shapes, whole_text
 from profiler.analysis.flops import work_of
@@ -59,6 +59,8 @@ OPERATIONS = pl.Schema(
     }
 )
 _LABELS = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
+_OF_KIND = ("submodule", "layer", "place", "op_type", "shapes", "host")
+_SUMS = (pl.col("commands", "total_ns").sum(), pl.col("at").min())
 _WAITS = ("host", "sync")
 _MOVING_CATEGORIES = ("dma", "copy", "collective")
 _PARAMETERS = re.compile(r"(?<=[>\w])\((?:[^()]|\([^()]*\))*\)(?= \[|$)")
@@ -78,9 +80,39 @@ class Details:
     samples: Mapping[str, int]
 
 
-def details_of(calls: pl.DataFrame, commands: pl.DataFrame, kinds: Kinds, rows: Codes) -> Details:
-    """Sum up `commands` by layer and operation; `rows` are their rows in `calls`, which are
-    `measure.CALL`."""
+def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes) -> pl.DataFrame:
+    """Sum up the commands in calls by `row` of their call, kind and kernel: how many, their time,
+    and the first of them; with what is known of the kind. One operator may run several kernels."""
+    kernel = commands["kernel"]
+    highest = kernel.to_physical().max()
+    null = highest + 1 if isinstance(highest, int) else 0
+    duration = commands["duration_ns"].to_numpy()
+    keys, parts = ("row", "kind", "code"), []
+    for batch in [*batches(len(commands))] or [slice(0)]:
+        kind = kinds.of_command[batch]
+        part = pl.DataFrame(
+            {
+                "row": rows[batch],
+                "kind": kind,
+                "code": physical_codes(kernel, batch, null).astype(np.uint32),
+                "at": np.arange(batch.start or 0, (batch.start or 0) + len(kind)),
+                "total_ns": np.maximum(duration[batch], 0),
+            }
+        ).filter(pl.col("row") >= 0)
+        number = pl.len().cast(pl.Int64).alias("commands")
+        parts.append(part.group_by(keys).agg(number, pl.col("total_ns").sum(), pl.col("at").min()))
+    found = pl.concat(parts).group_by(keys).agg(_SUMS)
+    present = kernel.unique().drop_nulls()
+    names = pl.DataFrame(
+        {"code": present.to_physical().cast(pl.UInt32), "kernel": present.cast(pl.String)}
+    )
+    table = kinds.table.select("kind", *_OF_KIND, category=pl.col("category").cast(pl.String))
+    named = found.join(names, on="code", how="left").join(table, on="kind", how="left")
+    return named.drop_nulls("submodule")
+
+
+def details_of(calls: pl.DataFrame, cells: pl.DataFrame) -> Details:
+    """Sum up device work by layer and operation; `cells` are those of `calls` (`CALL`)."""
     traced = pl.col("traced")
     steady = traced & ~pl.col("first").any().over(*_OF)  # a sample counts only in full
     alone = ~steady.any().over("submodule")
@@ -88,39 +120,11 @@ def details_of(calls: pl.DataFrame, commands: pl.DataFrame, kinds: Kinds, rows: 
     samples = (
         calls.filter(counted).select(_OF).unique().group_by("submodule").len().sort("submodule")
     )
-    cells = _cells(kinds, commands, rows, np.append(counted.to_numpy(), False))
-    return Details(_layers(cells), _operations(cells), dict(samples.iter_rows()))
-
-
-def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes, counted: Codes) -> pl.DataFrame:
-    """Sum up device work in counted calls by kind and kernel: commands, time, first command."""
-    worked = ~(kinds.table["host"] | kinds.table["category"].is_in(_WAITS)).to_numpy()
-    kernel = commands["kernel"]
-    highest = kernel.to_physical().max()
-    null = highest + 1 if isinstance(highest, int) else 0
-    duration = commands["duration_ns"].to_numpy()
-    keys, parts = ("kind", "code"), []
-    for batch in [*batches(len(commands))] or [slice(0)]:
-        kind = kinds.of_command[batch]
-        part = pl.DataFrame(
-            {
-                "kind": kind,
-                "code": physical_codes(kernel, batch, null).astype(np.uint32),
-                "at": np.arange(batch.start or 0, (batch.start or 0) + len(kind)),
-                "total_ns": np.maximum(duration[batch], 0),
-            }
-        ).filter(pl.Series(worked[kind] & counted[rows[batch]]))
-        sums = (pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
-        parts.append(part.group_by(keys).agg(*sums, pl.col("at").min()))
-    sums = (pl.col("commands", "total_ns").sum(), pl.col("at").min())
-    found = pl.concat(parts).group_by(keys).agg(*sums)
-    present = kernel.unique().drop_nulls()
-    names = pl.DataFrame(
-        {"code": present.to_physical().cast(pl.UInt32), "kernel": present.cast(pl.String)}
-    )
-    table = kinds.table.select("kind", "submodule", "layer", "op_type", "category", "shapes")
-    named = found.join(names, on="code", how="left").join(table, on="kind", how="left")
-    return named.drop_nulls("submodule").sort("at", "kind", "code")
+    worked = ~pl.col("host") & ~pl.col("category").is_in(_WAITS)
+    found = cells.filter(worked, counted.gather(cells["row"]))
+    found = found.group_by("kind", "code", "kernel", *_OF_KIND, "category").agg(_SUMS)
+    ordered = found.sort("at", "kind", "code")
+    return Details(_layers(ordered), _operations(ordered), dict(samples.iter_rows()))
 
 
 def _layers(cells: pl.DataFrame) -> pl.DataFrame:
@@ -137,7 +141,7 @@ def _operations(cells: pl.DataFrame) -> pl.DataFrame:
     found = pl.concat([cells, labels], how="horizontal").with_columns(
         kernel=pl.Series(kernels, dtype=pl.String)
     )
-    found = found.filter(~pl.col("category").cast(pl.String).is_in(_MOVING_CATEGORIES))
+    found = found.filter(~pl.col("category").is_in(_MOVING_CATEGORIES))
     rated = pl.col("flops") > 0
     summed = found.group_by("submodule", "label", "dtype", "kernel", maintain_order=True).agg(
         executions=pl.col("commands").filter("first").sum(),
@@ -367,7 +371,10 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
     roles = roles_of(
         run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
     )["role"]
-    work, busy = _work(run, kinds, roles, rows, modules)
+    cells = _cells(kinds, run.commands, rows)
+    work = _work(cells, roles, modules)
+    busy = np.zeros(len(calls))
+    np.add.at(busy, work["row"].to_numpy(), work["total_ns"].to_numpy())
     placed = calls.select(
         "call",
         "step",
@@ -385,7 +392,7 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
         .agg(pl.col("total_ns").sum()),
         WORK,
     )
-    details = details_of(found, run.commands, kinds, rows)
+    details = details_of(found, cells)
     timed, spans = found, _spans(run, calls, pipelines)
     if run.info.producer == AVERAGED:
         timed, summed, details = with_layers(found, summed, details)
@@ -450,93 +457,28 @@ def _of_levels(whole: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _work(
-    run: Run, kinds: Kinds, roles: pl.Series, rows: Codes, modules: Mapping[str, Mapping[str, str]]
-) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Sum up device commands by call, role, module and kind of work (`_KEYS`), and by call."""
-    codes = _Kernels.of(kinds, run.commands["kernel"])
-    table = codes.table.join(
-        kinds.table.with_columns(role=roles.cast(pl.String)), on="kind", how="left"
-    )
-    named: dict[tuple[str, ...], int] = {}
-    groups = np.full(len(table), -1, dtype=np.int64)
-    columns = ("submodule", "place", "role", "kernel", "op_type", "layer", "category")
-    for number, row in enumerate(table.select(columns).iter_rows()):
-        submodule, place, role, kernel, op_type, layer, category = row
-        if submodule is not None and role is not None:
-            path = module_path(place, modules.get(submodule, {}).get("", ""))
-            by_kernel = sort_by_kernel(kernel or "", category)
-            by_operator = sort_by_operator(op_type or layer, category)
-            key = (role, path, by_kernel, by_operator)
-            groups[number] = named.setdefault(key, len(named))
-    sums = _sums(rows, codes, groups, len(named), run.commands["duration_ns"].to_numpy())
-    found = pl.DataFrame([*named], schema=dict.fromkeys(_KEYS, pl.String), orient="row")
-    work = sums.select(
-        pl.col("code") // max(len(named), 1),
-        pl.col("total_ns"),
-        group=pl.col("code") % max(len(named), 1),
-    ).rename({"code": "row"})
-    work = work.with_columns(found[name].gather(work["group"]) for name in found.columns)
-    busy = np.zeros(len(run.calls))
-    np.add.at(busy, work["row"].to_numpy(), work["total_ns"].to_numpy())
-    return work, busy
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kernels:
-    """The kernels that commands of each kind ran: one operator may run several. `table` has a row
-    per pair (`kind`, `kernel`), `pairs` their numbers in ascending order."""
-
-    kinds: Kinds
-    kernel: pl.Series
-    null: int
-    pairs: Times
-    table: pl.DataFrame
-
-    @classmethod
-    def of(cls, kinds: Kinds, kernel: pl.Series) -> _Kernels:
-        """Return the pairs of a run's commands."""
-        highest = kernel.to_physical().max()
-        null = highest + 1 if isinstance(highest, int) else 0
-        bare = cls(kinds, kernel, null, np.empty(0, np.int64), pl.DataFrame())
-        found = [np.unique(bare._numbers(batch)) for batch in batches(len(kernel))]
-        pairs = np.unique(np.concatenate([bare.pairs, *found]))
-        present = kernel.unique().drop_nulls()
-        names = pl.DataFrame(
-            {"code": present.to_physical().cast(pl.Int64), "kernel": present.cast(pl.String)}
-        )
-        width = null + 1
-        table = pl.DataFrame({"kind": pairs // width, "code": pairs % width})
-        kind = kinds.table.schema["kind"]
-        named = table.join(names, on="code", how="left", maintain_order="left")
-        return replace(bare, pairs=pairs, table=named.with_columns(pl.col("kind").cast(kind)))
-
-    def rows(self, batch: slice) -> Times:
-        """The row of each command in `table`."""
-        return np.searchsorted(self.pairs, self._numbers(batch))
-
-    def _numbers(self, batch: slice) -> Times:
-        codes = physical_codes(self.kernel, batch, self.null).astype(np.int64)
-        return self.kinds.of_command[batch].astype(np.int64) * (self.null + 1) + codes
-
-
-def _sums(
-    rows: Codes, kernels: _Kernels, groups: Times, count: int, duration: Times
+    cells: pl.DataFrame, roles: pl.Series, modules: Mapping[str, Mapping[str, str]]
 ) -> pl.DataFrame:
-    """Sum up durations as `total_ns` of each `code`: the row of a call times `count` plus the group
-    of its kind and kernel. Commands without a row or a group are left out."""
-    parts = [pl.DataFrame(schema={"code": pl.Int64, "total_ns": pl.Float64})]
-    for batch in batches(len(rows)):
-        row, group = rows[batch], groups[kernels.rows(batch)]
-        kept = np.flatnonzero((row >= 0) & (group >= 0))
-        if not len(kept):
-            continue
-        codes = row[kept].astype(np.int64) * count + group[kept]
-        least = int(codes.min())  # a batch spans few calls, so codes are dense
-        codes -= least
-        values, inverse = dense_codes(codes, int(codes.max()) + 1)
-        busy = np.bincount(inverse, np.maximum(duration[batch][kept], 0), len(values))
-        parts.append(pl.DataFrame({"code": values.astype(np.int64) + least, "total_ns": busy}))
-    return pl.concat(parts).group_by("code").agg(pl.col("total_ns").sum()).sort("code")
+    """Return the time of the cells that have a role, with role, module and kind of work
+    (`_KEYS`)."""
+    work = cells.with_columns(role=roles.cast(pl.String).gather(cells["kind"])).drop_nulls("role")
+    distinct = work.unique(["kind", "code"])
+    columns = ("kind", "code", "submodule", "place", "kernel", "op_type", "layer", "category")
+    named = [
+        (
+            *(kind, code),
+            module_path(place, modules.get(submodule, {}).get("", "")),
+            sort_by_kernel(kernel or "", category),
+            sort_by_operator(op_type or layer, category),
+        )
+        for kind, code, submodule, place, kernel, op_type, layer, category in distinct.select(
+            columns
+        ).iter_rows()
+    ]
+    of_kernels = {name: work.schema[name] for name in ("kind", "code")}
+    schema = of_kernels | dict.fromkeys(_KEYS[1:], pl.String())
+    kernels = pl.DataFrame(named, schema=schema, orient="row")
+    return work.join(kernels, on=["kind", "code"]).select("row", "total_ns", *_KEYS).sort("row")
 
 
 def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:

@@ -101,18 +101,14 @@ def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
 
 
 def work_estimates(
-    workload: Workload,
-    scenario: Scenario,
-    run: Run,
-    analysis: Analysis,
-    on_device: Collection[str] = (),
+    workload: Workload, scenario: Scenario, analysis: Analysis, on_device: Collection[str] = ()
 ) -> Iterator[Estimates]:
     """Yield the estimates of everything that changes the work of calls: batch, size, precision.
     Raises InputError if one is not known."""
     if scenario.batch is not None:
         yield _batch_estimates(workload, scenario.batch, analysis, on_device)
     if scenario.size is not None:
-        yield _size_estimates(workload, scenario.size, run, analysis, on_device)
+        yield _size_estimates(workload, scenario.size, analysis, on_device)
     if scenario.precision is not None:
         yield _precision_estimates(workload, precision(scenario.precision), analysis, on_device)
 
@@ -140,7 +136,7 @@ def _batch_estimates(
 
 
 def _size_estimates(
-    workload: Workload, size: ImageSize, run: Run, analysis: Analysis, on_device: Collection[str]
+    workload: Workload, size: ImageSize, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
     """Estimate submodules in and after the steps, and VAEs, with images of `size`; prompts are
     encoded as before. Without shapes of operators, time is proportional to the pixels, at most to
@@ -153,7 +149,7 @@ def _size_estimates(
         for name in dict.fromkeys((*decoders, *others))
     }
     decoded = [kind for name in decoders if (costs := of[name]) for kind in costs.kinds]
-    old = recorded_size(run.info.generations, workload.numbers, decoded)
+    old = recorded_size(analysis.run.generations, workload.numbers, decoded)
     if old == size:
         return Estimates()
     if old is None:
@@ -348,30 +344,44 @@ class Changed(Struct, frozen=True, eq=False):
 
 
 def changed(
-    workload: Workload, scenario: Scenario, run: Run, analysis: Analysis, following: Following
+    workload: Workload, scenario: Scenario, analysis: Analysis, following: Following
 ) -> Changed:
-    """Apply `scenario` to the `workload` of `run`, except for placement.
+    """Apply `scenario` to the `workload` of the run, except for placement.
 
     `analysis` is of the whole run, `following` the effect of the scenario's findings. Raises
     InputError if the run cannot answer it.
     """
-    found = Changed(workload, {})
+    assumes: list[Note] = []
+    halves: list[Estimates] = []
     if scenario.drop:
-        found = _dropped(found, scenario.drop)
-    some: list[Estimates] = []
+        workload = without(workload, lambda task: task.submodule in scenario.drop)
+        assumes.append(Note.of(Assumption.WITHOUT_SUBMODULES, submodules=scenario.drop))
     if not scenario.guidance:
-        found = _unguided(found)
-        some.append(half_batch_estimates(found.workload, analysis))
-        found = _renamed(_with_estimates(found, some[0]))
+        workload = without(workload, lambda task: task.branch in OWN_CALLS)
+        halves = [half_batch_estimates(workload, analysis)]
+        workload = _at(workload, halves[0]).mapped(_prompt_alone)
+        assumes += (Note.of(Assumption.WITHOUT_GUIDANCE), *halves[0].assumes)
     if following.effects:
-        found = _following(found, following)
-    for estimates in work_estimates(found.workload, scenario, run, analysis):
-        found = _with_estimates(found, estimates)
-        some.append(estimates)
-    found = replace(found, assumes=(*found.assumes, *multiplied(some)))
+        workload = without(workload, lambda task: following.leaves(task.submodule, task.branch))
+        assumes += following.assumes
+    for estimates in following.work:
+        workload = _at(workload, estimates)
+    others = [*work_estimates(workload, scenario, analysis)]
+    for estimates in others:
+        workload = _at(workload, estimates)
+    assumes += (note for estimates in (*following.work, *others) for note in estimates.assumes)
+    assumes += multiplied([*halves, *others])
     if scenario.steps is not None:
-        found = _with_steps(found, scenario.steps)
-    return found
+        assumes += share_of_steps(workload)
+        workload = replace(workload, steps=scenario.steps)
+    spread: dict[str, tuple[float, float]] = {}
+    unknown: list[Note] = []
+    for estimates in (*halves, *following.work, *others):
+        unknown += estimates.unknown
+        for name, ratio in estimates.ratios.items():
+            low, high = spread.get(name, (1.0, 1.0))
+            spread[name] = (low * ratio.spread[0], high * ratio.spread[1])
+    return Changed(workload, spread, tuple(assumes), tuple(unknown))
 
 
 def without(workload: Workload, leaves: Callable[[Task], bool]) -> Workload:
@@ -396,57 +406,18 @@ def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None 
     return workload.mapped(lambda tasks: tuple(map(of, tasks)))
 
 
-def _dropped(found: Changed, names: Sequence[str]) -> Changed:
-    leaves = {*names}
-    assumed = Note.of(Assumption.WITHOUT_SUBMODULES, submodules=tuple(names))
-    return replace(
-        found,
-        workload=without(found.workload, lambda task: task.submodule in leaves),
-        assumes=(*found.assumes, assumed),
-    )
+def _at(workload: Workload, estimates: Estimates) -> Workload:
+    """Return `workload` with the estimated times of submodules."""
+    factors = {name: ratio.value for name, ratio in estimates.ratios.items()}
+    return scaled(workload, factors, estimates.branch)
 
 
-def _unguided(found: Changed) -> Changed:
-    workload = without(found.workload, lambda task: task.branch in OWN_CALLS)
-    workload = workload.mapped(lambda tasks: tuple(t for t in tasks if t.name != APPLY_GUIDANCE))
-    assumed = Note.of(Assumption.WITHOUT_GUIDANCE)
-    return replace(found, workload=workload, assumes=(*found.assumes, assumed))
-
-
-def _following(found: Changed, following: Following) -> Changed:
-    workload = without(found.workload, lambda task: following.leaves(task.submodule, task.branch))
-    found = replace(found, workload=workload, assumes=(*found.assumes, *following.assumes))
-    for estimates in following.work:
-        found = _with_estimates(found, estimates)
-    return found
-
-
-def _renamed(found: Changed) -> Changed:
-    """Rename batched calls to calls of the prompt alone (`cond`)."""
-    workload = found.workload.mapped(lambda tasks: tuple(map(_single, tasks)))
-    return replace(found, workload=workload)
-
-
-def _with_estimates(found: Changed, estimates: Estimates) -> Changed:
-    """Apply the estimates to the times of submodules."""
-    ratios, spread = estimates.ratios, dict(found.spread)
-    for name, ratio in ratios.items():
-        low, high = spread.get(name, (1.0, 1.0))
-        spread[name] = (low * ratio.spread[0], high * ratio.spread[1])
-    factors = {name: ratio.value for name, ratio in ratios.items()}
-    return Changed(
-        workload=scaled(found.workload, factors, estimates.branch),
-        spread=spread,
-        assumes=(*found.assumes, *estimates.assumes),
-        unknown=(*found.unknown, *estimates.unknown),
-    )
-
-
-def _with_steps(found: Changed, steps: int) -> Changed:
-    return replace(
-        found,
-        workload=replace(found.workload, steps=steps),
-        assumes=(*found.assumes, *share_of_steps(found.workload)),
+def _prompt_alone(phase: Iterable[_Some]) -> tuple[_Some, ...]:
+    """Return a phase without the host's work of guidance; batched calls get the prompt alone."""
+    return tuple(
+        replace(one, branch="cond", name=f"{one.submodule}.cond") if one.branch == BATCHED else one
+        for one in phase
+        if one.name != APPLY_GUIDANCE
     )
 
 
@@ -477,30 +448,15 @@ def without_calls(
 
 def unguided(plan: PipelinePieces) -> PipelinePieces:
     """The plan without the calls and work of guidance; batched calls get the prompt alone."""
-
-    def alone(pieces: _Phase) -> _Phase:
-        kept = _left(lambda piece: piece.branch in OWN_CALLS)(pieces)
-        return tuple(map(_single, (piece for piece in kept if piece.name != APPLY_GUIDANCE)))
-
-    return plan.mapped(alone)
-
-
-def _single(one: _Some) -> _Some:
-    if one.branch != BATCHED:
-        return one
-    return replace(one, branch="cond", name=f"{one.submodule}.cond")
+    return plan.mapped(_left(lambda piece: piece.branch in OWN_CALLS)).mapped(_prompt_alone)
 
 
 def with_steps(plan: PipelinePieces, steps: int) -> PipelinePieces:
     """Return the plan with `steps` steps: the first recorded one once, then the later ones, spread
     evenly."""
-    return replace(plan, steps=tuple(plan.steps[i] for i in _chosen(len(plan.steps), steps)))
-
-
-def _chosen(recorded: int, wanted: int) -> list[int]:
-    """The recorded step that each of the `wanted` steps repeats."""
-    later = recorded - 1
-    return [0, *(1 + place * later // (wanted - 1) for place in range(wanted - 1))]
+    later = len(plan.steps) - 1
+    repeated = (1 + place * later // (steps - 1) for place in range(steps - 1))
+    return replace(plan, steps=tuple(plan.steps[place] for place in (0, *repeated)))
 
 
 # --- Following findings: the work, launches and calls that they remove.

@@ -495,11 +495,10 @@ class Predictor:
             replayable = basis if paced else None
         workload = self.workload if replayable is None else self._replayed(replayable)
         following = self._following(scenario, replayed=basis is not None)
-        run, analysis = self.run, self.analysis
         if basis is None:
-            return workload, None, changed(workload, scenario, run, analysis, following)
+            return workload, None, changed(workload, scenario, self.analysis, following)
         changes = changed_by_replay(
-            basis, workload, scenario, run, analysis, following, explained=explained
+            basis, workload, scenario, self.analysis, following, explained=explained
         )
         return workload, basis, changes
 

@@ -317,18 +317,17 @@ def changed_by_replay(
     basis: ReplayBasis,
     workload: Workload,
     scenario: Scenario,
-    run: Run,
     analysis: Analysis,
     following: Following,
     *,
-    explained: bool = True,
+    explained: bool,
 ) -> Changed:
-    """Apply `scenario` to the `workload` of `run` by replay, except for placement; `following` is
-    the effect of its findings. With `explained`, two more replays find the reasons.
+    """Apply `scenario` to the `workload` by replay, except for placement; `following` is the effect
+    of its findings. With `explained`, two more replays find the reasons.
 
     Raises InputError if the run cannot answer it.
     """
-    plan = _Plan.of(basis, workload, scenario, run, analysis, following)
+    plan = _Plan.of(basis, workload, scenario, analysis, following)
     alike = basis.replayed(plan.calls, plan.paces["value"])
     unchanged, asked, scatter = basis.plans, plan.calls, None
     steps = scenario.steps
@@ -349,7 +348,7 @@ def changed_by_replay(
     return Changed(
         workload=found,
         spread=_spread(found, basis, asked, plan, workload),
-        assumes=(*plan.assumes, *_of_replay(basis, workload, run)),
+        assumes=(*plan.assumes, *_of_replay(basis, workload, analysis)),
         unknown=plan.unknown,
         scatter=scatter,
         device=DeviceSpan(
@@ -413,7 +412,6 @@ class _Plan(Struct, frozen=True, eq=False):
         basis: ReplayBasis,
         workload: Workload,
         scenario: Scenario,
-        run: Run,
         analysis: Analysis,
         following: Following,
     ) -> _Plan:
@@ -432,7 +430,7 @@ class _Plan(Struct, frozen=True, eq=False):
             calls = tuple(without_calls(call, following.leaves) for call in calls)
             assumes += following.assumes
             some += following.work
-        some += work_estimates(workload, scenario, run, analysis, queued)
+        some += work_estimates(workload, scenario, analysis, queued)
         assumes += (note for estimates in some for note in estimates.assumes)
         assumes += multiplied(some)
         if scenario.steps is not None:
@@ -564,7 +562,7 @@ def _stalled_ns(basis: ReplayBasis, graphs: Graphs) -> int:
     return int(basis.stalls.within(begin, end).sum()) // len(basis.plans)
 
 
-def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> Iterator[Note]:
+def _of_replay(basis: ReplayBasis, workload: Workload, analysis: Analysis) -> Iterator[Note]:
     yield Note.of(
         Assumption.AS_MANY_LAUNCHES,
         recorded_ns=basis.fidelity.recorded_ns,
@@ -573,7 +571,7 @@ def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> Iterator[Not
     if basis.pace is not None:
         yield Note.of(Assumption.HOST_UNTRACED, share=basis.pace)
     elif not workload.overhead_ratio:
-        stacks = bool(run.info.recording and run.info.recording.with_stack)
+        stacks = bool(analysis.run.recording and analysis.run.recording.with_stack)
         code = Assumption.HOST_WITH_STACKS if stacks else Assumption.HOST_AS_RECORDED
         yield Note.of(code)
 

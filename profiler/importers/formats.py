@@ -593,21 +593,4 @@ XPLANE = Importer(
 )
 
 
-IMPORTERS = (
-    AIHUB,
-    ASCEND,
-    BUNDLES,
-    DIFFUSERS_CSV,
-    FASTVIDEO,
-    NSYS,
-    ONNXRUNTIME,
-    OPENVINO,
-    PERFETTO,
-    QNN,
-    SGLANG,
-    TENSORRT,
-    TRITON,
-    UNITRACE,
-    VLLM_OMNI,
-    XPLANE,
-)
+IMPORTERS = tuple(one for one in [*vars().values()] if isinstance(one, Importer))

@@ -302,29 +302,31 @@ def with_known_idle(frame: pl.DataFrame, info: RunInfo) -> pl.DataFrame:
 _INDEX = r"(^|[^0-9A-Za-z])[0-9]+($|[^0-9A-Za-z])"
 
 
-class Fold(StrEnum):
-    """How a column of several operators is aggregated. If one of them has no value, the result has
-    none."""
-
-    SUM = "sum"
-    MOST = "most"
-    FIRST = "first"  # of the one with the most time
-    NAMES = "names"  # all names of all of them, sorted
-    MEAN = "mean"  # weighed by the wall time
-    SINGLE = "single"  # does not add up: only of a single one
+def _sum(name: str) -> pl.Expr:
+    """The sum of a column, null if one of its values is."""
+    return pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum())
 
 
-_SUMMED = ("layers", "commands", "wall_ns", "total_ns", "self_ns", "waited_ns", "gap_ns")
-_FOLDS: Mapping[str, Fold] = {
-    **dict.fromkeys(_SUMMED, Fold.SUM),
-    **dict.fromkeys(("share", "first_ns", "median_ns", "corrected_ns"), Fold.SUM),
-    **dict.fromkeys(("tracks", "calls"), Fold.MOST),
-    **dict.fromkeys(("op_types", "role", "track_names"), Fold.FIRST),
-    "devices": Fold.NAMES,
-    **dict.fromkeys(("parallelism", "parallel_utilization"), Fold.MEAN),
-    "imbalance": Fold.SINGLE,
+def _mean(name: str) -> pl.Expr:
+    """The mean of a column, weighed by the wall time."""
+    weight = pl.col("wall_ns")
+    return pl.when(weight.sum() > 0).then((pl.col(name) * weight).sum() / weight.sum())
+
+
+_SUMMED = (
+    *("commands", "wall_ns", "total_ns", "self_ns", "waited_ns", "gap_ns"),
+    *("share", "first_ns", "median_ns", "corrected_ns"),
+)
+_FOLDS: Mapping[str, Callable[[str], pl.Expr]] = {  # column → how several operators are aggregated
+    **dict.fromkeys(_SUMMED, _sum),
+    **dict.fromkeys(("tracks", "calls"), lambda name: pl.col(name).max()),
+    # of the one with the most time
+    **dict.fromkeys(("op_types", "role", "track_names"), lambda name: pl.col(name).first()),
+    "devices": lambda name: pl.col(name).str.split(", ").explode().unique().sort().str.join(", "),
+    **dict.fromkeys(("parallelism", "parallel_utilization"), _mean),
+    # does not add up: only of a single one
+    "imbalance": lambda name: pl.when(pl.len() == 1).then(pl.col(name).first()),
 }
-_WEIGHT = "wall_ns"  # the column that weighs means
 
 
 def pattern(layer: pl.Expr) -> pl.Expr:
@@ -339,13 +341,13 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
     Adds `layers`, how many layers a row stands for; the other columns as `_FOLDS` says. A row that
     stands for one layer keeps its name.
     """
-    folds = {name: _FOLDS[name] for name in operators.columns if name in _FOLDS}
+    folds = (_FOLDS[name](name).alias(name) for name in operators.columns if name in _FOLDS)
     folded = (
         operators.with_columns(_pattern=pattern(pl.col("layer")))
         .group_by("submodule", "_pattern", "host", maintain_order=True)
         .agg(
             pl.len().alias("layers"),
-            *(_AGGREGATED[fold](name).alias(name) for name, fold in folds.items()),
+            *folds,
             layer=pl.when(pl.len() == 1)
             .then(pl.col("layer").first())
             .otherwise(pl.col("_pattern").first()),
@@ -354,21 +356,6 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
     )
     ordered = folded.sort("total_ns", descending=True, maintain_order=True)
     return ordered.select(*operators.columns, "layers")
-
-
-def _mean(name: str) -> pl.Expr:
-    weight = pl.col(_WEIGHT)
-    return pl.when(weight.sum() > 0).then((pl.col(name) * weight).sum() / weight.sum())
-
-
-_AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
-    Fold.SUM: lambda name: pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()),
-    Fold.MOST: lambda name: pl.col(name).max(),
-    Fold.FIRST: lambda name: pl.col(name).first(),
-    Fold.NAMES: lambda name: pl.col(name).str.split(", ").explode().unique().sort().str.join(", "),
-    Fold.MEAN: _mean,
-    Fold.SINGLE: lambda name: pl.when(pl.len() == 1).then(pl.col(name).first()),
-}
 
 
 # --- Labels of codes and sentences of notes: what every report says of the values of an analysis.
@@ -380,7 +367,7 @@ _AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, str]]
 _NONE: Sentences = MappingProxyType({})
-_ADDED: dict[str, dict[type[StrEnum], Any]] = {"SENTENCES": {}, "FACTORS": {}, "NULLS": {}}
+_ADDED: dict[str, dict[type[StrEnum], Any]] = {"SENTENCES": {}, "FACTORS": {}}
 _Units = tuple[tuple[str, Callable[[Any], str]], ...]
 
 _OF_UNIT: _Units = (
@@ -393,13 +380,11 @@ _AS_FACTORS: _Units = (("share", number), *_OF_UNIT)
 _TWICE = 1.995  # what reads as 200 %
 
 
-@lru_cache
 def all_sentences() -> Sentences:
     """Return the `SENTENCES` of all modules, by enum."""
     return _of_modules("SENTENCES")
 
 
-@lru_cache
 def all_factors() -> Sentences:
     """Return the `FACTORS` of all modules, by enum: sentences for shares of two or more."""
     return _of_modules("FACTORS")
@@ -409,13 +394,13 @@ def add_sentences(sentences: Sentences, factors: Sentences = _NONE) -> None:
     """Add the sentences of a module outside of this package, about its own codes."""
     _ADDED["SENTENCES"].update(sentences)
     _ADDED["FACTORS"].update(factors)
-    all_sentences.cache_clear()
-    all_factors.cache_clear()
+    _of_modules.cache_clear()
 
 
+@lru_cache
 def _of_modules(name: str) -> dict[type[StrEnum], Any]:
     """Return the mappings of that name of all modules, and what was added to them, by enum."""
-    found: dict[type[StrEnum], Any] = {**_ADDED[name]}
+    found: dict[type[StrEnum], Any] = {**_ADDED.get(name, {})}
     for module in question_modules():
         found |= getattr(module, name, {})
     return found
@@ -426,37 +411,24 @@ def label(code: StrEnum) -> Said:
     return Said(all_sentences().get(type(code), {}).get(code) or code.replace("_", " "))
 
 
-@lru_cache
-def _of_nulls() -> Mapping[type[StrEnum], Said]:
-    """Return the `NULLS` of all modules, by enum: texts for missing codes."""
-    return _of_modules("NULLS")
-
-
 def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
     """The labels of a column of codes; for nulls the text in `NULLS`, or nothing. Values that are
     not in `codes` stay as they are."""
     known = {code.value: label(code) for code in codes}
-    none = _of_nulls().get(codes, "")
+    none = _of_modules("NULLS").get(codes, "")
     return [none if value is None else known.get(value, value) for value in values]
 
 
 def worded_note(note: Note, template: Said | None = None) -> Said:
     """A note as a sentence, or a part of one, without a full stop; with `template` in place of that
     of its code if one is given."""
-    units = _OF_UNIT
-    if template is None and (template := _of_factors(note)):
-        units = _AS_FACTORS
+    units, share = _OF_UNIT, note.values.get("share")
+    if template is None and isinstance(share, float) and share >= _TWICE:
+        factor = all_factors().get(type(note.code), {}).get(note.code)
+        if factor:
+            template, units = Said(factor), _AS_FACTORS
     values = {name: value_text(name, value, units) for name, value in note.values.items()}
     return said((template or label(note.code)).template, **values)
-
-
-def _of_factors(note: Note) -> Said | None:
-    """The template of a note whose `share` is twice as much or more, if a module has one."""
-    share = note.values.get("share")
-    if not isinstance(share, float) or share < _TWICE:
-        return None
-    known = all_factors().get(type(note.code), {}).get(note.code)
-    return Said(known) if known else None
 
 
 def why_not(note: Note | None) -> str:

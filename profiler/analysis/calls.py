@@ -256,10 +256,8 @@ _CAVEAT_OF_QNN = said(
 
 def _outside_nodes(found: Finding) -> Words:
     return Words(
-        title=said(
-            "{outside_share} of the time, {before_after_ns}, lies outside of the nodes that "
-            "{device} ran: {parts}"
-        ),
+        title="{outside_share} of the time, {before_after_ns}, lies outside of the nodes that "
+        "{device} ran: {parts}",
         caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
         recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
     )
@@ -277,4 +275,4 @@ def _outside_nodes_change(found: Finding) -> Said:
 
 
 RULES = (Rule(outside_nodes, _outside_nodes, _outside_nodes_change),)
-SENTENCES: Sentences = {AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")}}
+SENTENCES: Sentences = {AroundNodes: {AroundNodes.PART: "{name} {time_ns}"}}

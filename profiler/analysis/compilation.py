@@ -195,10 +195,8 @@ _LONGEST = 120  # characters of a reason in a title
 def _compilation(found: Finding) -> Words:
     return Words(
         title=joined("; ", _title(found)),
-        caveat=said(
-            "Each process compiles once for each shape: totals and shares of this run include it; "
-            "steady figures (medians of steady calls) leave out the calls that compiled."
-        ),
+        caveat="Each process compiles once for each shape: totals and shares of this run include "
+        "it; steady figures (medians of steady calls) leave out the calls that compiled.",
         recommendation=joined(" ", _advice(found)),
     )
 

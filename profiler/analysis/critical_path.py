@@ -601,4 +601,4 @@ TABLES = (
 
 NULLS = {PathPart: said("other")}  # what the longest parts leave
 
-SENTENCES: Sentences = {PathPart: {PathPart.LAUNCHES: said("host launches")}}
+SENTENCES: Sentences = {PathPart: {PathPart.LAUNCHES: "host launches"}}

@@ -447,35 +447,25 @@ RULES = (
     Rule(
         track_imbalance,
         Words(
-            title=said(
-                "Operators of {submodule} are split unevenly over tracks: {lost_share} of the run"
-            ),
-            caveat=said(
-                "The part of the busiest track beyond the mean is what an even split saves, if the "
-                "work can be divided evenly at all; commands that wait for data look busy."
-            ),
-            recommendation=said(
-                "Divide by a size that is a multiple of the number of tracks (heads, channels, "
-                "tokens), give the odd rest to no single one, or run such operators on fewer "
-                "tracks."
-            ),
+            title="Operators of {submodule} are split unevenly over tracks: {lost_share} of the "
+            "run",
+            caveat="The part of the busiest track beyond the mean is what an even split saves, if "
+            "the work can be divided evenly at all; commands that wait for data look busy.",
+            recommendation="Divide by a size that is a multiple of the number of tracks (heads, "
+            "channels, tokens), give the odd rest to no single one, or run such operators on fewer "
+            "tracks.",
         ),
         said("Divide by a multiple of the number of tracks"),
     ),
     Rule(
         device_imbalance,
         Words(
-            title=said(
-                "Operators of {submodule} are split unevenly over devices: {lost_share} of the run"
-            ),
-            caveat=said(
-                "Devices of different speed, or one that also serves others, look the same; "
-                "transfers between them are not counted here."
-            ),
-            recommendation=said(
-                "Divide heads or channels evenly over the devices, give the slower one less, or "
-                "move whole submodules instead of parts of operators."
-            ),
+            title="Operators of {submodule} are split unevenly over devices: {lost_share} of the "
+            "run",
+            caveat="Devices of different speed, or one that also serves others, look the same; "
+            "transfers between them are not counted here.",
+            recommendation="Divide heads or channels evenly over the devices, give the slower one "
+            "less, or move whole submodules instead of parts of operators.",
         ),
         said("Divide heads or channels evenly over the devices"),
     ),

@@ -533,9 +533,9 @@ def carried_over(analysis: Analysis) -> list[tuple[str, int]]:
 
 SENTENCES: Sentences = {
     NoAccount: {
-        NoAccount.NO_SPAN: said("the trace holds no {kind} span"),
-        NoAccount.NO_SPANS: said("the trace holds no {one} and no {other} span"),
-        NoAccount.HOST_FILE_MISSING: said("{reason}, host.pb is missing"),
+        NoAccount.NO_SPAN: "the trace holds no {kind} span",
+        NoAccount.NO_SPANS: "the trace holds no {one} and no {other} span",
+        NoAccount.HOST_FILE_MISSING: "{reason}, host.pb is missing",
     }
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import asdict, astuple, force_setattr, replace
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.document import Group, Part
@@ -362,11 +362,15 @@ def with_nouns(part: Part, noun: Noun) -> Part:
 
 class Words(Struct, frozen=True):
     """What a finding says: `title` in one sentence, `caveat`, what misleads or breaks when one
-    follows it blindly, `recommendation`, what to do."""
+    follows it blindly, `recommendation`, what to do. Plain texts are templates."""
 
     title: str
     caveat: str
     recommendation: str
+
+    def __post_init__(self) -> None:
+        for name, text in asdict(self).items():
+            force_setattr(self, name, text if isinstance(text, Said) else Said(text))
 
 
 class Rule(Struct, frozen=True):

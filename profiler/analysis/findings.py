@@ -379,14 +379,14 @@ WORDED = WordedTable(
 
 SENTENCES: Sentences = {
     Recorded: {
-        Recorded.PYTHON_STACKS: said("with Python stacks, which slow the host"),
-        Recorded.OPERATORS: said("with each operator, which slows the host"),
+        Recorded.PYTHON_STACKS: "with Python stacks, which slow the host",
+        Recorded.OPERATORS: "with each operator, which slows the host",
     },
     Runtime: {
-        Runtime.TORCH: said("torch"),
-        Runtime.COMPILED: said("torch.compile"),
-        Runtime.ONNXRUNTIME: said("ONNX Runtime"),
-        Runtime.XLA: said("XLA"),
-        Runtime.OTHER: said("another runtime than torch"),
+        Runtime.TORCH: "torch",
+        Runtime.COMPILED: "torch.compile",
+        Runtime.ONNXRUNTIME: "ONNX Runtime",
+        Runtime.XLA: "XLA",
+        Runtime.OTHER: "another runtime than torch",
     },
 }

@@ -142,262 +142,190 @@ _FEW = 0.01  # of a device's rows: so few do not change its busy time as printed
 class _Sentence(NamedTuple):
     """Label and text of a rule's notes; some actions have another text."""
 
-    label: Said
-    text: Said
-    of_action: Mapping[HealthAction, Said] = {}
+    label: str
+    text: str
+    of_action: Mapping[HealthAction, str] = {}
 
 
 _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.OVERRUN: _Sentence(
-        said("Corrected"),
-        said(
-            "{kernels} on {where} recorded as running past the next one's start by {excess} in all "
-            "({share}): lengths are doubtful unless launches overlap on purpose; {worst}"
-        ),
+        "Corrected",
+        "{kernels} on {where} recorded as running past the next one's start by {excess} in all "
+        "({share}): lengths are doubtful unless launches overlap on purpose; {worst}",
         {
-            HealthAction.SHORTENED: said(
-                "{kernels} on {where} recorded as running past the next one's start, {excess} too "
-                "long in all ({share}); {worst}; shortened"
-            )
+            HealthAction.SHORTENED: "{kernels} on {where} recorded as running past the next one's "
+            "start, {excess} too long in all ({share}); {worst}; shortened"
         },
     ),
     HealthRule.OUTLIVED: _Sentence(
-        said("Corrected"),
-        said(
-            "the end of {kernels} on {where} is up to {excess} behind a synchronization that "
-            "waited for it: the device's clock is late, or lengths or times of the host are wrong"
-        ),
+        "Corrected",
+        "the end of {kernels} on {where} is up to {excess} behind a synchronization that waited "
+        "for it: the device's clock is late, or lengths or times of the host are wrong",
         {
-            HealthAction.SHORTENED: said(
-                "{kernels} on {where} recorded as running past the return of a synchronization, "
-                "{excess} too long in all; {worst}; shortened"
-            ),
-            HealthAction.SET_ASIDE: said(
-                "{kernels} on {where} recorded as beginning after the return of a synchronization "
-                "that waited for them: set aside"
-            ),
+            HealthAction.SHORTENED: "{kernels} on {where} recorded as running past the return of a "
+            "synchronization, {excess} too long in all; {worst}; shortened",
+            HealthAction.SET_ASIDE: "{kernels} on {where} recorded as beginning after the return "
+            "of a synchronization that waited for them: set aside",
         },
     ),
     HealthRule.CLOCK: _Sentence(
-        said("Clock"),
-        said(
-            "{count} of {total} kernels on {device} began before their launch, and no single shift "
-            "of its clock explains that: set aside"
-        ),
+        "Clock",
+        "{count} of {total} kernels on {device} began before their launch, and no single shift of "
+        "its clock explains that: set aside",
         {
-            HealthAction.SHIFTED: said(
-                "{device} ran {ahead} ahead of the host ({count} of {total} kernels began before "
-                "their launch); shifted by {shift}, exact to about 25 µs"
-            )
+            HealthAction.SHIFTED: "{device} ran {ahead} ahead of the host ({count} of {total} "
+            "kernels began before their launch); shifted by {shift}, exact to about 25 µs"
         },
     ),
     HealthRule.NO_TIME: _Sentence(
-        said("Set aside"), said("{kernels} without a time (0) on {device}; {effect}")
+        "Set aside", "{kernels} without a time (0) on {device}; {effect}"
     ),
     HealthRule.NEGATIVE: _Sentence(
-        said("Set aside"), said("{kernels} on {device} with an end ahead of the start; {effect}")
+        "Set aside", "{kernels} on {device} with an end ahead of the start; {effect}"
     ),
     HealthRule.UNFINISHED: _Sentence(
-        said("Set aside"), said("{kernels} on {device} began and never ended; {effect}")
+        "Set aside", "{kernels} on {device} began and never ended; {effect}"
     ),
     HealthRule.TWICE: _Sentence(
-        said("Set aside"), said("{kernels} on {device} recorded twice: one of each is kept")
+        "Set aside", "{kernels} on {device} recorded twice: one of each is kept"
     ),
     HealthRule.NOT_NESTED: _Sentence(
-        said("Set aside"),
-        said(
-            "{nodes} on {device} recorded as ending after their session.run, or while a later one "
-            "of their thread runs ({worst}); {effect}"
-        ),
+        "Set aside",
+        "{nodes} on {device} recorded as ending after their session.run, or while a later one of "
+        "their thread runs ({worst}); {effect}",
         {
-            HealthAction.SHORTENED: said(
-                "{count} of {total} runs of a session recorded as running past the start of the "
-                "next one on their thread: they end with their last node"
-            )
+            HealthAction.SHORTENED: "{count} of {total} runs of a session recorded as running past "
+            "the start of the next one on their thread: they end with their last node"
         },
     ),
     HealthRule.NO_LENGTH: _Sentence(
-        said("Set aside"), said("{kernels} on {device} recorded with a length of 0; {effect}")
+        "Set aside", "{kernels} on {device} recorded with a length of 0; {effect}"
     ),
     HealthRule.TOO_SHORT: _Sentence(
-        said("Uncertain"),
-        said(
-            "{count} of {total} kernels on {where} take {usual} or less, as no kernel does: "
-            "lengths are wrong, perhaps by their unit, and what is made of them is not known"
-        ),
+        "Uncertain",
+        "{count} of {total} kernels on {where} take {usual} or less, as no kernel does: lengths "
+        "are wrong, perhaps by their unit, and what is made of them is not known",
     ),
     HealthRule.LATE_CLOCK: _Sentence(
-        said("Clock"),
-        said(
-            "no kernel on {device} begins earlier than {least} after its launch, though the device "
-            "was idle {count} times: its clock may be late, and what it waited for is not known"
-        ),
+        "Clock",
+        "no kernel on {device} begins earlier than {least} after its launch, though the device was "
+        "idle {count} times: its clock may be late, and what it waited for is not known",
     ),
     HealthRule.LOST: _Sentence(
-        said("Lost"),
-        said(
-            "{count} of {total} launches on {device} have no kernel in the trace{calls}; other "
-            "times of calls are lower bounds, findings doubtful (the profiler's buffers: profile "
-            "fewer steps)"
-        ),
+        "Lost",
+        "{count} of {total} launches on {device} have no kernel in the trace{calls}; other times "
+        "of calls are lower bounds, findings doubtful (the profiler's buffers: profile fewer "
+        "steps)",
     ),
     HealthRule.UNLAUNCHED: _Sentence(
-        said("Lost"),
-        said(
-            "{count} of {total} kernels on {device} have no launch in the trace, though other work "
-            "of that time has one: calls, steps and what {device} waited for lack what the host "
-            "did"
-        ),
+        "Lost",
+        "{count} of {total} kernels on {device} have no launch in the trace, though other work of "
+        "that time has one: calls, steps and what {device} waited for lack what the host did",
     ),
     HealthRule.OPERATORS: _Sentence(
-        said("Lost"),
-        said(
-            "{count} of {total} kernels and copies name an operator that is not in the trace: what "
-            "is said of operators, shapes and modules lacks some"
-        ),
+        "Lost",
+        "{count} of {total} kernels and copies name an operator that is not in the trace: what is "
+        "said of operators, shapes and modules lacks some",
     ),
     HealthRule.REPLAYS: _Sentence(
-        said("Lost"),
-        said(
-            "replays of graphs on {device} lack {count} of {total} kernels and copies that other "
-            "replays have; times of calls are lower bounds"
-        ),
+        "Lost",
+        "replays of graphs on {device} lack {count} of {total} kernels and copies that other "
+        "replays have; times of calls are lower bounds",
     ),
     HealthRule.HOST_ONLY: _Sentence(
-        said("No GPU work"),
-        said(
-            "{launches} on {hardware}, no kernel recorded: these are times of the host that "
-            "launches. Record with ProfilerActivity.CUDA; CUPTI and roctracer need permission"
-        ),
+        "No GPU work",
+        "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
+        "Record with ProfilerActivity.CUDA; CUPTI and roctracer need permission",
         {
-            HealthAction.SET_ASIDE: said(
-                "no kernel has a time that can be: these are times of the host that launches"
-            )
+            HealthAction.SET_ASIDE: "no kernel has a time that can be: these are times of the host "
+            "that launches"
         },
     ),
     HealthRule.HOST_TIMES: _Sentence(
-        said("No GPU work"),
-        said(
-            "{nodes} of {provider} have host times only: those of the host that launches. What "
-            "{device} did is not in the profile; record kernels with nsys or rocprofv3"
-        ),
+        "No GPU work",
+        "{nodes} of {provider} have host times only: those of the host that launches. What "
+        "{device} did is not in the profile; record kernels with nsys or rocprofv3",
     ),
     HealthRule.ELSEWHERE: _Sentence(
-        said("Uncertain"),
-        said(
-            "{count} of {total} rows name another device than the file lists them under "
-            "({device}): busy times of both are not known"
-        ),
+        "Uncertain",
+        "{count} of {total} rows name another device than the file lists them under ({device}): "
+        "busy times of both are not known",
     ),
     HealthRule.SHARED_NUMBERS: _Sentence(
-        said("Merged"),
-        said(
-            "{total} processes share launch numbers (merged ranks), and their launches fit no "
-            "device: give each rank's file"
-        ),
+        "Merged",
+        "{total} processes share launch numbers (merged ranks), and their launches fit no device: "
+        "give each rank's file",
         {
-            HealthAction.REKEYED: said(
-                "{total} processes share launch numbers (merged ranks): the work of each device "
-                "was given to the process whose launches fit it"
-            )
+            HealthAction.REKEYED: "{total} processes share launch numbers (merged ranks): the work "
+            "of each device was given to the process whose launches fit it"
         },
     ),
     HealthRule.REUSED_NUMBERS: _Sentence(
-        said("Uncertain"),
-        said(
-            "{count} of {total} launches have the number of an earlier one of their process: their "
-            "work may belong to another call"
-        ),
+        "Uncertain",
+        "{count} of {total} launches have the number of an earlier one of their process: their "
+        "work may belong to another call",
     ),
     HealthRule.OUT_OF_ORDER: _Sentence(
-        said("Clock"),
-        said(
-            "{count} of {total} launches have lower numbers than earlier ones: a clock was set "
-            "back, or two recordings are mixed; end to end and idle times are not known"
-        ),
+        "Clock",
+        "{count} of {total} launches have lower numbers than earlier ones: a clock was set back, "
+        "or two recordings are mixed; end to end and idle times are not known",
     ),
     HealthRule.BEFORE: _Sentence(
-        said("Before"),
-        said(
-            "{commands}, {time} on {device}, were launched before the recording began; they are in "
-            "no call, nor in busy time"
-        ),
+        "Before",
+        "{commands}, {time} on {device}, were launched before the recording began; they are in no "
+        "call, nor in busy time",
     ),
     HealthRule.DEVICE_ONLY: _Sentence(
-        said("Device only"),
-        said("{kernels} and no launch of one: busy times are known, not what devices waited for"),
+        "Device only",
+        "{kernels} and no launch of one: busy times are known, not what devices waited for",
     ),
     HealthRule.LATE: _Sentence(
-        said("Late"),
-        said(
-            "{launches} ran before the recording of devices began, or its first kernels are lost"
-            "{calls}"
-        ),
+        "Late",
+        "{launches} ran before the recording of devices began, or its first kernels are "
+        "lost{calls}",
     ),
-    HealthRule.CUT: _Sentence(
-        said("Cut"), said("{launches} had not run when the recording ended{calls}")
-    ),
+    HealthRule.CUT: _Sentence("Cut", "{launches} had not run when the recording ended{calls}"),
     HealthRule.BEYOND_PEERS: _Sentence(
-        said("Uncertain"),
-        said(
-            "{kernels} on {device} took more than 50 times as long as others of their kind; {worst}"
-        ),
+        "Uncertain",
+        "{kernels} on {device} took more than 50 times as long as others of their kind; {worst}",
     ),
     HealthRule.GAP: _Sentence(
-        said("Gap"),
-        said("{time} were not recorded between parts of the file"),
-        {
-            HealthAction.LEFT_OUT: said(
-                "{time} were not recorded between parts of the file; left out"
-            )
-        },
+        "Gap",
+        "{time} were not recorded between parts of the file",
+        {HealthAction.LEFT_OUT: "{time} were not recorded between parts of the file; left out"},
     ),
     HealthRule.MISSING_PART: _Sentence(
-        said("Lost"),
-        said(
-            "nothing was recorded for {time}, in which the program made {count} of its {total} "
-            "calls of the runtime: the step or call across it is no single one, and sums are too "
-            "small"
-        ),
+        "Lost",
+        "nothing was recorded for {time}, in which the program made {count} of its {total} calls "
+        "of the runtime: the step or call across it is no single one, and sums are too small",
     ),
     HealthRule.TOO_LONG: _Sentence(
-        said("Uncertain"),
-        said(
-            "19 of 20 of the {count} launches take the host {usual} or more, which is far too "
-            "long: the file's unit of time is probably wrong, and all times with it"
-        ),
+        "Uncertain",
+        "19 of 20 of the {count} launches take the host {usual} or more, which is far too long: "
+        "the file's unit of time is probably wrong, and all times with it",
     ),
     HealthRule.DRIFT: _Sentence(
-        said("Drift"),
-        said(
-            "the clock of {device} gains or loses {rate} µs a second against the host's: what "
-            "{device} waited for is not known"
-        ),
+        "Drift",
+        "the clock of {device} gains or loses {rate} µs a second against the host's: what {device} "
+        "waited for is not known",
         {
-            HealthAction.SHIFTED: said(
-                "the clock of {device} gains or loses {rate} µs a second against the host's, and "
-                "{count} of {total} kernels began before their launch: shifted by {shift}, which "
-                "is right at one moment only; what {device} waited for is not known"
-            )
+            HealthAction.SHIFTED: "the clock of {device} gains or loses {rate} µs a second against "
+            "the host's, and {count} of {total} kernels began before their launch: shifted by "
+            "{shift}, which is right at one moment only; what {device} waited for is not known"
         },
     ),
     HealthRule.FRONT_END: _Sentence(
-        said("Beside"),
-        said(
-            "{name} recorded {operators} and launched nothing: a front end or loader, in no "
-            "submodule"
-        ),
+        "Beside",
+        "{name} recorded {operators} and launched nothing: a front end or loader, in no submodule",
     ),
     HealthRule.NO_JSON: _Sentence(
-        said("Text"),
-        said(
-            "skipped {count} of {total} events, which cannot be read; the first begins at byte "
-            "{at_byte}"
-        ),
+        "Text",
+        "skipped {count} of {total} events, which cannot be read; the first begins at byte "
+        "{at_byte}",
     ),
     HealthRule.BROKEN_OFF: _Sentence(
-        said("Text"),
-        said("read {events}; the file breaks off at byte {at_byte}: what followed is missing"),
+        "Text",
+        "read {events}; the file breaks off at byte {at_byte}: what followed is missing",
     ),
 }
 
@@ -435,7 +363,7 @@ def _template(note: HealthNote) -> Said:
             "by {count} collectives"
         )
     known = _SENTENCES[rule]
-    return known.of_action.get(note.action, known.text)
+    return Said(known.of_action.get(note.action, known.text))
 
 
 def _values(note: HealthNote) -> dict[str, str]:
@@ -497,54 +425,54 @@ def _apart(time_ns: int) -> str:
 
 SENTENCES: Sentences = {
     HealthRule: {
-        HealthRule.OVERRUN: said("runs past the next launch's work"),
-        HealthRule.OUTLIVED: said("runs past a synchronization"),
-        HealthRule.CLOCK: said("begins before its launch"),
-        HealthRule.NO_TIME: said("has no time"),
-        HealthRule.NEGATIVE: said("ends before its start"),
-        HealthRule.UNFINISHED: said("never ended"),
-        HealthRule.NO_LENGTH: said("has no length"),
-        HealthRule.TOO_SHORT: said("shorter than any kernel"),
-        HealthRule.LATE_CLOCK: said("begins long after its launch"),
-        HealthRule.UNLAUNCHED: said("its launch was not recorded"),
-        HealthRule.TWICE: said("recorded twice"),
-        HealthRule.NOT_NESTED: said("ends after its session.run"),
-        HealthRule.LOST: said("launched, but not recorded"),
-        HealthRule.OPERATORS: said("its operator was not recorded"),
-        HealthRule.REPLAYS: said("missing in a replay of a graph"),
-        HealthRule.HOST_ONLY: said("no work of a device recorded"),
-        HealthRule.HOST_TIMES: said("has times of the host alone"),
-        HealthRule.ELSEWHERE: said("names another device"),
-        HealthRule.SHARED_NUMBERS: said("launch numbers of several processes"),
-        HealthRule.REUSED_NUMBERS: said("launch numbers used again"),
-        HealthRule.OUT_OF_ORDER: said("launch numbers that fall"),
-        HealthRule.BEFORE: said("launched before the recording"),
-        HealthRule.DEVICE_ONLY: said("no launch recorded"),
-        HealthRule.LATE: said("launched before devices were recorded"),
-        HealthRule.CUT: said("had not run at the recording's end"),
-        HealthRule.BEYOND_PEERS: said("far longer than others of its kernel"),
-        HealthRule.GAP: said("nothing recorded"),
-        HealthRule.MISSING_PART: said("calls of the runtime that are not in the file"),
-        HealthRule.TOO_LONG: said("longer than any launch takes"),
-        HealthRule.DRIFT: said("clock gains or loses"),
-        HealthRule.FRONT_END: said("launched nothing"),
-        HealthRule.NO_JSON: said("cannot be read as JSON"),
-        HealthRule.BROKEN_OFF: said("text of the file breaks off"),
+        HealthRule.OVERRUN: "runs past the next launch's work",
+        HealthRule.OUTLIVED: "runs past a synchronization",
+        HealthRule.CLOCK: "begins before its launch",
+        HealthRule.NO_TIME: "has no time",
+        HealthRule.NEGATIVE: "ends before its start",
+        HealthRule.UNFINISHED: "never ended",
+        HealthRule.NO_LENGTH: "has no length",
+        HealthRule.TOO_SHORT: "shorter than any kernel",
+        HealthRule.LATE_CLOCK: "begins long after its launch",
+        HealthRule.UNLAUNCHED: "its launch was not recorded",
+        HealthRule.TWICE: "recorded twice",
+        HealthRule.NOT_NESTED: "ends after its session.run",
+        HealthRule.LOST: "launched, but not recorded",
+        HealthRule.OPERATORS: "its operator was not recorded",
+        HealthRule.REPLAYS: "missing in a replay of a graph",
+        HealthRule.HOST_ONLY: "no work of a device recorded",
+        HealthRule.HOST_TIMES: "has times of the host alone",
+        HealthRule.ELSEWHERE: "names another device",
+        HealthRule.SHARED_NUMBERS: "launch numbers of several processes",
+        HealthRule.REUSED_NUMBERS: "launch numbers used again",
+        HealthRule.OUT_OF_ORDER: "launch numbers that fall",
+        HealthRule.BEFORE: "launched before the recording",
+        HealthRule.DEVICE_ONLY: "no launch recorded",
+        HealthRule.LATE: "launched before devices were recorded",
+        HealthRule.CUT: "had not run at the recording's end",
+        HealthRule.BEYOND_PEERS: "far longer than others of its kernel",
+        HealthRule.GAP: "nothing recorded",
+        HealthRule.MISSING_PART: "calls of the runtime that are not in the file",
+        HealthRule.TOO_LONG: "longer than any launch takes",
+        HealthRule.DRIFT: "clock gains or loses",
+        HealthRule.FRONT_END: "launched nothing",
+        HealthRule.NO_JSON: "cannot be read as JSON",
+        HealthRule.BROKEN_OFF: "text of the file breaks off",
     },
     ShareOf: {
-        ShareOf.DEVICE_TIME: said("device time left"),
-        ShareOf.ROWS: said("rows"),
-        ShareOf.LAUNCHES: said("launches"),
-        ShareOf.RECORDING: said("time of the recording"),
-        ShareOf.NOTHING: said("nothing"),
+        ShareOf.DEVICE_TIME: "device time left",
+        ShareOf.ROWS: "rows",
+        ShareOf.LAUNCHES: "launches",
+        ShareOf.RECORDING: "time of the recording",
+        ShareOf.NOTHING: "nothing",
     },
     HealthAction: {
-        HealthAction.SHORTENED: said("shortened"),
-        HealthAction.SHIFTED: said("shifted"),
-        HealthAction.SET_ASIDE: said("set aside"),
-        HealthAction.REKEYED: said("given to its process"),
-        HealthAction.LEFT_OUT: said("left out"),
-        HealthAction.NOTED: said("noted"),
+        HealthAction.SHORTENED: "shortened",
+        HealthAction.SHIFTED: "shifted",
+        HealthAction.SET_ASIDE: "set aside",
+        HealthAction.REKEYED: "given to its process",
+        HealthAction.LEFT_OUT: "left out",
+        HealthAction.NOTED: "noted",
     },
 }
 
@@ -587,7 +515,7 @@ def health_facts(notes: tuple[HealthNote, ...]) -> Iterator[Fact]:
     lines = [one for one in shown if worst[one.rule, one.action] is one][:_MOST_LINES]
     more = len(shown) - len(lines)
     for note in lines:
-        label, text = _SENTENCES[note.rule].label, sentence_of(note)
+        label, text = Said(_SENTENCES[note.rule].label), sentence_of(note)
         if note.rule in _CORRECTED and note.action is not HealthAction.SHORTENED:
             noted = note.action is HealthAction.NOTED
             label = said("Uncertain") if noted else said("Set aside")

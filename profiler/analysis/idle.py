@@ -51,7 +51,7 @@ from profiler.run.columns import (
 from profiler.run.intervals import InOrder, Stretches, Times, covered_before
 from profiler.run.launches import Busy
 from profiler.run.run import Run
-from profiler.text import Value, said
+from profiler.text import Value
 from profiler.trace.events import CATEGORIES
 
 # --- The columns of idle devices.
@@ -611,14 +611,14 @@ TABLES = (
 
 SENTENCES: Sentences = {
     WaitCause: {
-        WaitCause.LAUNCH: said("launch-bound"),
-        WaitCause.OPERATORS: said("between operators"),
-        WaitCause.SYNC: said("sync-bound"),
-        WaitCause.QUEUE: said("queue-bound"),
-        WaitCause.HOST: said("between calls"),
-        WaitCause.COPY: said("waiting for copies"),
-        WaitCause.OTHER_DEVICE: said("waiting for another device"),
-        WaitCause.UNRECORDED: said("work that was not recorded"),
+        WaitCause.LAUNCH: "launch-bound",
+        WaitCause.OPERATORS: "between operators",
+        WaitCause.SYNC: "sync-bound",
+        WaitCause.QUEUE: "queue-bound",
+        WaitCause.HOST: "between calls",
+        WaitCause.COPY: "waiting for copies",
+        WaitCause.OTHER_DEVICE: "waiting for another device",
+        WaitCause.UNRECORDED: "work that was not recorded",
     }
 }
 

@@ -77,7 +77,7 @@ from profiler.analysis.table_text import (
 from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS, gain_without
 from profiler.run.columns import Column
 from profiler.run.intervals import Stretches, ends
-from profiler.text import Said, Value, count, filled, said, sentence
+from profiler.text import Said, Value, count, said, sentence
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Device
 
@@ -322,36 +322,22 @@ def _shares_cores(devices: Mapping[str, Device], device: str) -> bool:
     return known is not None and bool(known.shared_with)
 
 
-_RECOMMENDATIONS: Mapping[object, Said] = {
+_RECOMMENDATIONS: Mapping[object, str] = {
     WaitCause.LAUNCH: LOOK_IN_GAPS,
-    WaitCause.SYNC: said(
-        "The host waited until the device had nothing left, and launched only then: look for "
-        ".item(), .cpu(), printing, blocking copies."
-    ),
-    WaitCause.QUEUE: said(
-        "The host had launched the next command: look for what holds it back, events of other "
-        "streams, other processes on the device, changes of clocks."
-    ),
-    WaitCause.HOST: said(
-        "Look at what the host does between calls: scheduler, guidance, callbacks, "
-        "post-processing; or let other requests fill the gaps."
-    ),
-    WaitCause.COPY: said(
-        "The device is idle in operations such as copy-done until a copy arrives: keep what each "
-        "call copies resident (weights, caches offloaded to the host), copy less, or start "
-        "copies earlier."
-    ),
-    WaitCause.OTHER_DEVICE: said(
-        "Give it other work in the meantime: independent calls, several requests at once. "
-        "profile-sd3 predict compares placements."
-    ),
-    WaitCause.UNRECORDED: said(
-        "Record the host as well, with every launch: launches say whether it was late, or the "
-        "device had nothing to do."
-    ),
-    WaitCause.DATA: said(
-        "Prefetch from pinned memory on a separate stream, and keep weights resident."
-    ),
+    WaitCause.SYNC: "The host waited until the device had nothing left, and launched only then: "
+    "look for .item(), .cpu(), printing, blocking copies.",
+    WaitCause.QUEUE: "The host had launched the next command: look for what holds it back, events "
+    "of other streams, other processes on the device, changes of clocks.",
+    WaitCause.HOST: "Look at what the host does between calls: scheduler, guidance, callbacks, "
+    "post-processing; or let other requests fill the gaps.",
+    WaitCause.COPY: "The device is idle in operations such as copy-done until a copy arrives: keep "
+    "what each call copies resident (weights, caches offloaded to the host), copy less, or start "
+    "copies earlier.",
+    WaitCause.OTHER_DEVICE: "Give it other work in the meantime: independent calls, several "
+    "requests at once. profile-sd3 predict compares placements.",
+    WaitCause.UNRECORDED: "Record the host as well, with every launch: launches say whether it was "
+    "late, or the device had nothing to do.",
+    WaitCause.DATA: "Prefetch from pinned memory on a separate stream, and keep weights resident.",
 }
 
 
@@ -362,25 +348,23 @@ def _idle_gaps(found: Finding) -> Words:
     return _waiting(
         found,
         {"times": times},
-        said(
-            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; "
-            "mainly {cause}"
-        ),
-        said(
-            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; the "
-            "cause of {unrecorded_share} of its waiting was not recorded"
-        ),
+        "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; mainly "
+        "{cause}",
+        "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; the cause "
+        "of {unrecorded_share} of its waiting was not recorded",
     )
 
 
-def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said) -> Words:
+def _waiting(found: Finding, more: dict[str, str], known: str, unrecorded: str) -> Words:
     """The words about one or several waiting devices, from the template for a `known` or an
     `unrecorded` cause; `more` are values beside the evidence."""
     cause = found.evidence["cause"]
-    if cause == WaitCause.UNRECORDED:
-        title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
-    else:
-        title, caveat = with_host(filled(known, texts(found) | more), found), _FILLED
+    title: str = said(
+        unrecorded if cause == WaitCause.UNRECORDED else known, **(texts(found) | more)
+    )
+    caveat = _WITHOUT_LAUNCHES
+    if cause != WaitCause.UNRECORDED:
+        title, caveat = with_host(title, found), _FILLED
     if waits_for_data_loader(found):
         return Words(with_data_loader(title, found), caveat, LOAD_AHEAD_TEXT)
     if prepares_inputs(found):
@@ -408,14 +392,10 @@ def _idle_devices(found: Finding) -> Words:
     return _waiting(
         found,
         {"devices": named_devices(found), "share": value_range(found, "gap_share")},
-        said(
-            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
-            "{share} of the time in all; mainly {cause}"
-        ),
-        said(
-            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
-            "{share} of the time in all; the cause was mostly not recorded"
-        ),
+        "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, {share} "
+        "of the time in all; mainly {cause}",
+        "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, {share} "
+        "of the time in all; the cause was mostly not recorded",
     )
 
 
@@ -444,44 +424,31 @@ _PIN = said(
     "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
     "offloading; leave tensors on the device between submodules."
 )
-_COPY_LESS: Mapping[object, Said] = {
-    Copied.PINNED: said(
-        "Host memory is pinned: prefetch on a separate stream; keep weights resident instead of "
-        "offloading; leave tensors on the device between submodules."
-    ),
-    Copied.ON_DEVICES: said(
-        "Most copies stay on devices: write results in place, avoid clones, and copy on another "
-        "stream while the device computes."
-    ),
+_COPY_LESS: Mapping[object, str] = {
+    Copied.PINNED: "Host memory is pinned: prefetch on a separate stream; keep weights resident "
+    "instead of offloading; leave tensors on the device between submodules.",
+    Copied.ON_DEVICES: "Most copies stay on devices: write results in place, avoid clones, and "
+    "copy on another stream while the device computes.",
 }
 
 
 _IDLE_AROUND = Words(
-    title=said(
-        "Nothing runs on accelerators for {around_share} of the run: {before_ns} before the first "
-        "work, {behind_ns} after the last"
-    ),
-    caveat=said("Time that other requests fill costs nothing."),
-    recommendation=said(
-        "Look at what the host does there: loading, compiling, tokenizing and preprocessing ahead "
-        "of the first launch, post-processing, encoding and writing behind the last kernel."
-    ),
+    title="Nothing runs on accelerators for {around_share} of the run: {before_ns} before the "
+    "first work, {behind_ns} after the last",
+    caveat="Time that other requests fill costs nothing.",
+    recommendation="Look at what the host does there: loading, compiling, tokenizing and "
+    "preprocessing ahead of the first launch, post-processing, encoding and writing behind the "
+    "last kernel.",
 )
 
 
 _IDLE_DEVICE_WORDS = Words(
-    title=said(
-        "Calls on {device} take {idle_device_calls_share} of the run, those on {busy_device} "
-        "{busy_device_calls_share}"
-    ),
-    caveat=said(
-        "A placement made for lack of memory is no mistake. Dividing work over devices costs "
-        "transfers."
-    ),
-    recommendation=said(
-        "Run the branches of guidance or several requests on both devices, or encode the next "
-        "request on the idle one. profile-sd3 predict compares placements."
-    ),
+    title="Calls on {device} take {idle_device_calls_share} of the run, those on {busy_device} "
+    "{busy_device_calls_share}",
+    caveat="A placement made for lack of memory is no mistake. Dividing work over devices costs "
+    "transfers.",
+    recommendation="Run the branches of guidance or several requests on both devices, or encode "
+    "the next request on the idle one. profile-sd3 predict compares placements.",
 )
 
 
@@ -667,9 +634,9 @@ def _providers(of: ReportInput) -> Iterator[Part]:
 
 SENTENCES: Sentences = {
     Copied: {
-        Copied.PINNED: said("between pinned memory of the host and the device"),
-        Copied.PAGEABLE: said("between pageable memory of the host and the device"),
-        Copied.ON_DEVICES: said("on devices"),
+        Copied.PINNED: "between pinned memory of the host and the device",
+        Copied.PAGEABLE: "between pageable memory of the host and the device",
+        Copied.ON_DEVICES: "on devices",
     }
 }
 

@@ -190,11 +190,9 @@ _FIND_OUT = said(
 def _host_between_steps(found: Finding) -> Words:
     recorded = found.evidence["mostly"] == MostlyBetween.HOST_WORK
     return Words(
-        title=said("{between_share} of the steps' time lies between calls"),
-        caveat=said(
-            "What is not recorded may be callbacks, progress bars or other threads. Part of "
-            "the host work may be arithmetic that has to run somewhere."
-        ),
+        title="{between_share} of the steps' time lies between calls",
+        caveat="What is not recorded may be callbacks, progress bars or other threads. Part of the "
+        "host work may be arithmetic that has to run somewhere.",
         recommendation=_KEEP_THERE if recorded else _FIND_OUT,
     )
 
@@ -412,15 +410,11 @@ RULES = (
     Rule(
         scheduler_sync,
         Words(
-            title=said("The host waits for {device} between the calls of most steps"),
-            caveat=said(
-                "While the host waits it launches nothing, so the device is idle after every "
-                "wait. The wait itself is the device's work, not lost time."
-            ),
-            recommendation=said(
-                "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
-                "nonzero() in the scheduler or a callback) and keep those values on the host."
-            ),
+            title="The host waits for {device} between the calls of most steps",
+            caveat="While the host waits it launches nothing, so the device is idle after every "
+            "wait. The wait itself is the device's work, not lost time.",
+            recommendation="Find what synchronizes (timesteps compared on the device, .item(), "
+            ".cpu(), nonzero() in the scheduler or a callback) and keep those values on the host.",
         ),
         said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
     ),

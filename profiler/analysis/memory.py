@@ -116,14 +116,10 @@ def _little_headroom(found: Finding) -> Words:
         )
     return Words(
         title=title,
-        caveat=said(
-            "Counters see tensors: fragmentation, contexts of the driver and "
-            "libraries, and a second request need memory that is not counted."
-        ),
-        recommendation=said(
-            "Place submodules on other devices, quantize the largest, offload encoders "
-            "when they are done, or decode in tiles where the peak is there."
-        ),
+        caveat="Counters see tensors: fragmentation, contexts of the driver and libraries, and a "
+        "second request need memory that is not counted.",
+        recommendation="Place submodules on other devices, quantize the largest, offload encoders "
+        "when they are done, or decode in tiles where the peak is there.",
     )
 
 
@@ -136,18 +132,12 @@ RULES = (
     Rule(
         decode_peak,
         Words(
-            title=said(
-                "The peak of {device} is in {submodule}: its activations are {activation_share} "
-                "of it"
-            ),
-            caveat=said(
-                "Tiles take longer and may show seams; a VAE in float16 may overflow "
-                "(bfloat16 or a fixed VAE does not)."
-            ),
-            recommendation=said(
-                "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
-                "16 bits, or after the denoiser's weights have left the device."
-            ),
+            title="The peak of {device} is in {submodule}: its activations are {activation_share} "
+            "of it",
+            caveat="Tiles take longer and may show seams; a VAE in float16 may overflow (bfloat16 "
+            "or a fixed VAE does not).",
+            recommendation="Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), "
+            "in 16 bits, or after the denoiser's weights have left the device.",
         ),
         said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
     ),
@@ -689,12 +679,9 @@ SECTION = SectionKind(
 
 SENTENCES: Sentences = {
     NoAllocations: {
-        NoAllocations.NOT_ASKED_FOR: said(
-            "what torch allocates was not recorded, since nobody asked for it (5 % more time): "
-            "`--memory` or memory=True records it"
-        ),
-        NoAllocations.NOT_IN_TRACE: said(
-            "what torch allocates was not recorded: profile_memory=True records it"
-        ),
+        NoAllocations.NOT_ASKED_FOR: "what torch allocates was not recorded, since nobody asked "
+        "for it (5 % more time): `--memory` or memory=True records it",
+        NoAllocations.NOT_IN_TRACE: "what torch allocates was not recorded: profile_memory=True "
+        "records it",
     }
 }

@@ -467,21 +467,15 @@ def _longest(kinds: pl.DataFrame, name: str) -> list[str]:
     return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
 
 
-_ONE_LAYOUT: Mapping[object, Said] = {
-    None: said(
-        "Keep one type and layout from end to end (no casts around norms, channels-last for "
-        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
-    ),
-    Framework.XLA: said(
-        "Keep one type and layout from end to end: pass arrays in the order of dimensions that the "
-        "compiler chooses (NHWC for convolutions), transpose weights once, outside of the jitted "
-        "function."
-    ),
-    Framework.GRAPH: said(
-        "Keep one type and layout from end to end: no Cast, Transpose and Reorder between "
-        "operators, export in the layout that the provider prefers, with fixed shapes; fold what "
-        "is constant."
-    ),
+_ONE_LAYOUT: Mapping[object, str] = {
+    None: "Keep one type and layout from end to end (no casts around norms, channels-last for "
+    "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes.",
+    Framework.XLA: "Keep one type and layout from end to end: pass arrays in the order of "
+    "dimensions that the compiler chooses (NHWC for convolutions), transpose weights once, outside "
+    "of the jitted function.",
+    Framework.GRAPH: "Keep one type and layout from end to end: no Cast, Transpose and Reorder "
+    "between operators, export in the layout that the provider prefers, with fixed shapes; fold "
+    "what is constant.",
 }
 _LAYOUT_CHANGES: Mapping[object, Said] = {
     None: said("Keep one type and layout from end to end; avoid .contiguous()"),
@@ -492,18 +486,14 @@ _LAYOUT_CHANGES: Mapping[object, Said] = {
 
 def _data_movement(found: Finding) -> Words:
     return Words(
-        title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
-        caveat=said(
-            "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may "
-            "be what makes the product behind it fast."
-        ),
+        title="{submodule} spends {compute_time_share} of its computing time on moving data",
+        caveat="The cost is an upper bound, as if all of it could go. Some is needed: a transpose "
+        "may be what makes the product behind it fast.",
         recommendation=_ONE_LAYOUT[found.evidence.get("framework")],
     )
 
 
-SENTENCES: Sentences = {
-    Framework: {Framework.XLA: said("XLA"), Framework.GRAPH: said("an exported graph")}
-}
+SENTENCES: Sentences = {Framework: {Framework.XLA: "XLA", Framework.GRAPH: "an exported graph"}}
 RULES = (
     Rule(
         data_movement,

@@ -93,11 +93,9 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
 def _incomplete_trace(found: Finding) -> Words:
     if not DropKind(str(found.evidence["worst_kind"])).has_missing_time:
         return Words(
-            title=said(
-                "Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}"
-            ),
-            caveat=said("All sums include its time."),
-            recommendation=said("Read the drops at the top of the report."),
+            title="Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}",
+            caveat="All sums include its time.",
+            recommendation="Read the drops at the top of the report.",
         )
     recommendation = said(
         "Read the drops at the top of the report. Copy truncated or missing files again. "
@@ -110,8 +108,8 @@ def _incomplete_trace(found: Finding) -> Words:
             "there stay as they are; which of all ranks is the slowest is not known."
         )
     return Words(
-        title=said("The trace lacks part of what ran: {worst_kind} in {worst_in}"),
-        caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
+        title="The trace lacks part of what ran: {worst_kind} in {worst_in}",
+        caveat="Sums and shares cover what was recorded; idle time may be unrecorded work.",
         recommendation=recommendation,
     )
 
@@ -139,20 +137,14 @@ def _graph_capture(found: Finding) -> Words:
                 "Graphs were captured in this run: only their {replays} show what serving runs",
                 replays=counted(round(number(found, "replays")), "replay"),
             ),
-            caveat=said(
-                "Calls that warm up for a capture have names of their own; the host's work for the "
-                "capture lies between calls and counts in the time of stages and steps."
-            ),
+            caveat="Calls that warm up for a capture have names of their own; the host's work for "
+            "the capture lies between calls and counts in the time of stages and steps.",
             recommendation=_REPLAY,
         )
     return Words(
-        title=said(
-            "A graph capture was recorded, not serving: {wall_ns} of the host building graphs"
-        ),
-        caveat=said(
-            "During a capture, launches become nodes of a graph and run nothing: calls have host "
-            "time and hardly any kernels. These are not the times of a replay."
-        ),
+        title="A graph capture was recorded, not serving: {wall_ns} of the host building graphs",
+        caveat="During a capture, launches become nodes of a graph and run nothing: calls have "
+        "host time and hardly any kernels. These are not the times of a replay.",
         recommendation=_REPLAY,
     )
 
@@ -201,19 +193,13 @@ def _doubtful_ns(overhead: Overhead) -> float:
 
 
 _SLOWER_HOST = Words(  # devices time their kernels themselves
-    title=said(
-        "Recording operators took {overhead_share} of the time in calls: devices wait longer for "
-        "the host than without it"
-    ),
-    caveat=said(
-        "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
-        "steps and waiting are longer by that; times of kernels are their device's own."
-    ),
-    recommendation=said(
-        "Trust the times of kernels, and of calls that the device bounds; of waiting for the host "
-        "believe less. Trace fewer calls (--ops every:4), or leave some untraced "
-        "(--measure-overhead) and compare the untraced column."
-    ),
+    title="Recording operators took {overhead_share} of the time in calls: devices wait longer for "
+    "the host than without it",
+    caveat="Each recorded operator costs the host about the same. Where it is late anyway, calls, "
+    "steps and waiting are longer by that; times of kernels are their device's own.",
+    recommendation="Trust the times of kernels, and of calls that the device bounds; of waiting "
+    "for the host believe less. Trace fewer calls (--ops every:4), or leave some untraced "
+    "(--measure-overhead) and compare the untraced column.",
 )
 
 
@@ -232,15 +218,11 @@ def _tracing_overhead(found: Finding) -> Words:
         )
     return Words(
         title=title,
-        caveat=said(
-            "Each recorded operator costs about the same, so short ones look longer than they "
-            "are, and a device may wait for a host that is busy recording."
-        ),
-        recommendation=said(
-            "Trust the times of calls and steps more than those of operators. Trace fewer calls "
-            "(--ops every:4), or leave some untraced (--measure-overhead) and compare the "
-            "untraced column."
-        ),
+        caveat="Each recorded operator costs about the same, so short ones look longer than they "
+        "are, and a device may wait for a host that is busy recording.",
+        recommendation="Trust the times of calls and steps more than those of operators. Trace "
+        "fewer calls (--ops every:4), or leave some untraced (--measure-overhead) and compare the "
+        "untraced column.",
     )
 
 
@@ -265,12 +247,10 @@ def uncaptured_modules(analysis: Analysis) -> Finding | None:
 _UNCAPTURED_MODULES = Rule(
     uncaptured_modules,
     Words(
-        title=said("{uncaptured_share} of the modules' time is in no captured call: {uncaptured}"),
-        caveat=said(
-            "That time counts as host work between the calls. It was measured in the first "
-            "pipeline call and in those whose operators are traced."
-        ),
-        recommendation=said("Name what is missing with profiler.submodule(), and record again."),
+        title="{uncaptured_share} of the modules' time is in no captured call: {uncaptured}",
+        caveat="That time counts as host work between the calls. It was measured in the first "
+        "pipeline call and in those whose operators are traced.",
+        recommendation="Name what is missing with profiler.submodule(), and record again.",
     ),
     said("Name what is not captured: profiler.submodule()"),
 )
@@ -295,15 +275,11 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
 _UNACCOUNTED_TIME = Rule(
     unaccounted_time,
     Words(
-        title=said("{residual_share} of the run is in no stage, or in several"),
-        caveat=said(
-            "Shares of stages are off by as much. The gaps may hold work of the pipeline that no "
-            "hook sees."
-        ),
-        recommendation=said(
-            "Look at the timeline between the stages. Give own submodules and host work to "
-            "profile(submodules=…), or record overlapping pipeline calls one after the other."
-        ),
+        title="{residual_share} of the run is in no stage, or in several",
+        caveat="Shares of stages are off by as much. The gaps may hold work of the pipeline that "
+        "no hook sees.",
+        recommendation="Look at the timeline between the stages. Give own submodules and host work "
+        "to profile(submodules=…), or record overlapping pipeline calls one after the other.",
     ),
     said("Record the pipeline's stages, or name what runs between them"),
 )

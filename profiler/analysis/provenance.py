@@ -379,8 +379,8 @@ def _is_number(value: Setting) -> TypeGuard[int | float]:
 
 SENTENCES: Sentences = {
     SettingNote: {
-        SettingNote.RANGE: said("{least} to {most}"),
-        SettingNote.IN_SOME_CALLS: said("{value} in {of} of {calls} pipeline calls"),
+        SettingNote.RANGE: "{least} to {most}",
+        SettingNote.IN_SOME_CALLS: "{value} in {of} of {calls} pipeline calls",
     }
 }
 

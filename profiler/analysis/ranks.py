@@ -93,19 +93,13 @@ RULES = (
     Rule(
         straggler,
         Words(
-            title=said(
-                "Rank {rank} is the last to begin {last} of {compared} collectives, "
-                "{launch_delay_ns} in all: the others wait for it"
-            ),
-            caveat=said(
-                "Were it on time, the second latest rank would be the last: the gain is at most "
-                "the time by which it is late. Ranks that were not recorded may be later still."
-            ),
-            recommendation=said(
-                "Find what this rank does beyond the others (imbalance between ranks). Check its "
-                "clocks, its neighbours on the machine and its input pipeline. Give all ranks the "
-                "same amount of work."
-            ),
+            title="Rank {rank} is the last to begin {last} of {compared} collectives, "
+            "{launch_delay_ns} in all: the others wait for it",
+            caveat="Were it on time, the second latest rank would be the last: the gain is at most "
+            "the time by which it is late. Ranks that were not recorded may be later still.",
+            recommendation="Find what this rank does beyond the others (imbalance between ranks). "
+            "Check its clocks, its neighbours on the machine and its input pipeline. Give all "
+            "ranks the same amount of work.",
         ),
         said("Find what this rank does beyond the others; check its clocks"),
     ),

@@ -503,15 +503,11 @@ def _recomputed(found: Finding) -> Words:
         title = said("{submodule} recomputes what does not change")
     return Words(
         title=title,
-        caveat=said(
-            "This is inferred from names, classes and shapes, not from values: compare the "
-            "outputs of two steps before hoisting."
-        ),
-        recommendation=said(
-            "Compute what no step changes once, before the loop (projected text, rotary tables, "
-            "keys and values of the text); export with fixed shapes, so that arithmetic on shapes "
-            "folds away."
-        ),
+        caveat="This is inferred from names, classes and shapes, not from values: compare the "
+        "outputs of two steps before hoisting.",
+        recommendation="Compute what no step changes once, before the loop (projected text, rotary "
+        "tables, keys and values of the text); export with fixed shapes, so that arithmetic on "
+        "shapes folds away.",
     )
 
 
@@ -537,15 +533,11 @@ def _known_ahead(found: Finding) -> Words:
         )
     return Words(
         title=title,
-        caveat=said(
-            "The saving is an upper bound: one batch of all steps takes longer than one step. The "
-            "tables take memory and are valid for one schedule, and for one prompt where pooled "
-            "text is added."
-        ),
-        recommendation=said(
-            "Compute shift, scale and gate of all steps as one batch before the loop, and index "
-            "them by step."
-        ),
+        caveat="The saving is an upper bound: one batch of all steps takes longer than one step. "
+        "The tables take memory and are valid for one schedule, and for one prompt where pooled "
+        "text is added.",
+        recommendation="Compute shift, scale and gate of all steps as one batch before the loop, "
+        "and index them by step.",
     )
 
 

@@ -136,15 +136,11 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
 _LAUNCH_BOUND = Rule(
     launch_bound,
     Words(
-        title=said("{device_time_share} of the device time of {submodule} is launch-bound"),
-        caveat=said(
-            "The minimum time of a command was measured on an idle machine. Recording lengthens "
-            "short commands most."
-        ),
-        recommendation=said(
-            "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger "
-            "images. CUDA graphs do not help here: they help where the host is the limit."
-        ),
+        title="{device_time_share} of the device time of {submodule} is launch-bound",
+        caveat="The minimum time of a command was measured on an idle machine. Recording lengthens "
+        "short commands most.",
+        recommendation="Launch fewer, larger commands: fuse, batch prompts and branches, generate "
+        "larger images. CUDA graphs do not help here: they help where the host is the limit.",
     ),
     said("Launch fewer, larger commands: fuse, batch prompts and branches"),
 )
@@ -243,11 +239,9 @@ def is_attention(found: Finding) -> bool:
 
 def _slow_products(found: Finding) -> Words:
     return Words(
-        title=said("{role} of {submodule} reaches {of_roofline_share} of its roofline on {device}"),
-        caveat=said(
-            "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
-            "and small or odd sizes reach less with any kernel."
-        ),
+        title="{role} of {submodule} reaches {of_roofline_share} of its roofline on {device}",
+        caveat="No kernel reaches the published peak: half of it is good. Clocks fall under load, "
+        "and small or odd sizes reach less with any kernel.",
         recommendation=_ADVICE[_sizes(found)][0],
     )
 
@@ -344,10 +338,8 @@ def _single_precision(found: Finding) -> Words:
     return Words(
         title=title,
         caveat=_ROUNDS if tf32 == Tf32.OFF else _MAY_BE_ON,
-        recommendation=said(
-            "Load the model in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
-            "(torch.set_float32_matmul_precision('high'))."
-        ),
+        recommendation="Load the model in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+        "(torch.set_float32_matmul_precision('high')).",
     )
 
 

@@ -154,40 +154,33 @@ _BREAKS = said(
 )
 _BREAKS_SHORT = said("Compiled already: look for graph breaks (TORCH_LOGS=graph_breaks)")
 
-_SIXTEEN_BITS: Mapping[Runtime, Said] = {
-    Runtime.ONNXRUNTIME: said("Convert it to float16 (keep inputs and outputs in float32)."),
-    Runtime.XLA: said(
-        "Compute in bfloat16 (parameters and activations), or set jax_default_matmul_precision."
-    ),
-    Runtime.OTHER: said("Convert it to float16 or bfloat16."),
+_SIXTEEN_BITS: Mapping[Runtime, str] = {
+    Runtime.ONNXRUNTIME: "Convert it to float16 (keep inputs and outputs in float32).",
+    Runtime.XLA: "Compute in bfloat16 (parameters and activations), or set "
+    "jax_default_matmul_precision.",
+    Runtime.OTHER: "Convert it to float16 or bfloat16.",
 }
-_SIXTEEN_BITS_SHORT: Mapping[Runtime, Said] = {
-    Runtime.ONNXRUNTIME: said("Convert it to float16"),
-    Runtime.XLA: said("Compute in bfloat16"),
-    Runtime.OTHER: said("Convert it to float16 or bfloat16"),
+_SIXTEEN_BITS_SHORT: Mapping[Runtime, str] = {
+    Runtime.ONNXRUNTIME: "Convert it to float16",
+    Runtime.XLA: "Compute in bfloat16",
+    Runtime.OTHER: "Convert it to float16 or bfloat16",
 }
 
-INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
+INSTEAD: Mapping[str, Mapping[Runtime, str]] = {
     _LAUNCH_LESS: {
-        Runtime.COMPILED: said(
-            "The run is compiled already: launch less with CUDA graphs "
-            "(mode='reduce-overhead') or larger batches."
-        ),
-        Runtime.ONNXRUNTIME: said(
-            "Launch less: CUDA graphs (enable_cuda_graph of the CUDA provider, with IO binding), "
-            "larger batches, fused nodes."
-        ),
-        Runtime.XLA: said(
-            "Dispatch less: one jitted function a step, or the loop in it (lax.scan, "
-            "lax.fori_loop), donated buffers, and inputs that are on the device already."
-        ),
-        Runtime.OTHER: said("Launch less: larger batches, fused layers, inputs on the device."),
+        Runtime.COMPILED: "The run is compiled already: launch less with CUDA graphs "
+        "(mode='reduce-overhead') or larger batches.",
+        Runtime.ONNXRUNTIME: "Launch less: CUDA graphs (enable_cuda_graph of the CUDA provider, "
+        "with IO binding), larger batches, fused nodes.",
+        Runtime.XLA: "Dispatch less: one jitted function a step, or the loop in it (lax.scan, "
+        "lax.fori_loop), donated buffers, and inputs that are on the device already.",
+        Runtime.OTHER: "Launch less: larger batches, fused layers, inputs on the device.",
     },
     _LAUNCH_LESS_SHORT: {
-        Runtime.COMPILED: said("Launch less: CUDA graphs (compiled already: reduce-overhead)"),
-        Runtime.ONNXRUNTIME: said("Launch less: enable_cuda_graph, IO binding, larger batches"),
-        Runtime.XLA: said("Dispatch less: the loop within one jitted function (lax.scan)"),
-        Runtime.OTHER: said("Launch less: larger batches, fused layers"),
+        Runtime.COMPILED: "Launch less: CUDA graphs (compiled already: reduce-overhead)",
+        Runtime.ONNXRUNTIME: "Launch less: enable_cuda_graph, IO binding, larger batches",
+        Runtime.XLA: "Dispatch less: the loop within one jitted function (lax.scan)",
+        Runtime.OTHER: "Launch less: larger batches, fused layers",
     },
     _FUSE: {
         Runtime.COMPILED: _BREAKS,
@@ -197,9 +190,9 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     },
     _FUSE_SHORT: {
         Runtime.COMPILED: _BREAKS_SHORT,
-        Runtime.ONNXRUNTIME: said("Export activations as one operator; ORT_ENABLE_ALL"),
-        Runtime.XLA: said("Put these operators into one jitted function"),
-        Runtime.OTHER: said("Export activations as one operator"),
+        Runtime.ONNXRUNTIME: "Export activations as one operator; ORT_ENABLE_ALL",
+        Runtime.XLA: "Put these operators into one jitted function",
+        Runtime.OTHER: "Export activations as one operator",
     },
     _NORM: {
         Runtime.COMPILED: _BREAKS,
@@ -209,9 +202,9 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     },
     _NORM_SHORT: {
         Runtime.COMPILED: _BREAKS_SHORT,
-        Runtime.ONNXRUNTIME: said("Export norms as LayerNormalization; ORT_ENABLE_ALL"),
-        Runtime.XLA: said("Put these operators into one jitted function"),
-        Runtime.OTHER: said("Export norms as one operator"),
+        Runtime.ONNXRUNTIME: "Export norms as LayerNormalization; ORT_ENABLE_ALL",
+        Runtime.XLA: "Put these operators into one jitted function",
+        Runtime.OTHER: "Export norms as one operator",
     },
     _GAPS: {Runtime.XLA: _JAX_GAPS},
     _GAPS_SHORT: {Runtime.XLA: _JAX_GAPS_SHORT},
@@ -223,14 +216,10 @@ INSTEAD: Mapping[str, Mapping[Runtime, Said]] = {
     _BETWEEN_CALLS_SHORT: {Runtime.XLA: _JAX_BETWEEN_SHORT},
     _STEP_SYNC: {Runtime.XLA: _JAX_SYNC},
     _STEP_SYNC_SHORT: {Runtime.XLA: _JAX_SYNC_SHORT},
-    _RECORD_CALLS: {
-        Runtime.XLA: said("Time it once without jax.profiler to see how much is left.")
-    },
+    _RECORD_CALLS: {Runtime.XLA: "Time it once without jax.profiler to see how much is left."},
     _WARM_UP: {
-        Runtime.XLA: said(
-            "Warm up before jax.profiler.start_trace: call each jitted function with the same "
-            "shapes, and wait for it (jax.block_until_ready)."
-        )
+        Runtime.XLA: "Warm up before jax.profiler.start_trace: call each jitted function with the "
+        "same shapes, and wait for it (jax.block_until_ready)."
     },
     **dict.fromkeys((_SINGLE, _TF32), _SIXTEEN_BITS),
     **dict.fromkeys((_SINGLE_SHORT, _TF32_SHORT), _SIXTEEN_BITS_SHORT),
@@ -244,7 +233,7 @@ def for_runtime(text: str, runtime: Runtime) -> str:
         return text
     instead = INSTEAD.get(text.template, {}).get(runtime)
     if instead is not None:
-        return instead
+        return Said(instead)
     values = {
         name: for_runtime(value, runtime) if isinstance(value, Said) else value
         for name, value in text.values.items()

@@ -387,15 +387,15 @@ TABLES = (
 
 SENTENCES: Sentences = {
     Check: {
-        Check.SHARE: said("a share lies between 0 and 1"),
-        Check.LENGTH: said("no time is below 0"),
-        Check.BUSY: said("a device is busy for no longer than the run"),
-        Check.IDLE: said("a device is idle when it is not busy"),
-        Check.DEVICE_TIME: said("device time lies in its call, submodule or step, or is hidden"),
-        Check.MEDIAN: said("a median lies between shortest and longest"),
-        Check.PARTS: said("parts add up to the whole"),
-        Check.TREE: said("the module tree is the run"),
-        Check.GAIN: said("a finding gains no more than the run takes"),
-        Check.EVIDENCE: said("a finding says what its table says"),
+        Check.SHARE: "a share lies between 0 and 1",
+        Check.LENGTH: "no time is below 0",
+        Check.BUSY: "a device is busy for no longer than the run",
+        Check.IDLE: "a device is idle when it is not busy",
+        Check.DEVICE_TIME: "device time lies in its call, submodule or step, or is hidden",
+        Check.MEDIAN: "a median lies between shortest and longest",
+        Check.PARTS: "parts add up to the whole",
+        Check.TREE: "the module tree is the run",
+        Check.GAIN: "a finding gains no more than the run takes",
+        Check.EVIDENCE: "a finding says what its table says",
     }
 }

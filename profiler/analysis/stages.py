@@ -171,48 +171,34 @@ RULES = (
     Rule(
         encoder_dominates,
         Words(
-            title=said("{submodule} takes {encoder_share} of a run of {steps} steps"),
-            caveat=said(
-                "What a cache saves depends on how often prompts repeat, which one run does not "
-                "show. The time includes a cold first call, and its share falls with more steps. "
-                "Dropping T5 (SD3 allows it) gives up long prompts and text in images."
-            ),
-            recommendation=said(
-                "Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on an "
-                "accelerator, or beside the other encoders on a device of its own."
-            ),
+            title="{submodule} takes {encoder_share} of a run of {steps} steps",
+            caveat="What a cache saves depends on how often prompts repeat, which one run does not "
+            "show. The time includes a cold first call, and its share falls with more steps. "
+            "Dropping T5 (SD3 allows it) gives up long prompts and text in images.",
+            recommendation="Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on "
+            "an accelerator, or beside the other encoders on a device of its own.",
         ),
         said("Cache the embeddings of repeated prompts"),
     ),
     Rule(
         negative_prompt,
         Words(
-            title=said("Encoding the negative prompt takes {run_share} of the run"),
-            caveat=said(
-                "Cached embeddings are valid only for the same negative prompt, sequence length, "
-                "encoders and LoRAs."
-            ),
-            recommendation=said(
-                "The negative prompt seldom changes: cache its embeddings "
-                "(negative_prompt_embeds), or encode both prompts as one batch."
-            ),
+            title="Encoding the negative prompt takes {run_share} of the run",
+            caveat="Cached embeddings are valid only for the same negative prompt, sequence "
+            "length, encoders and LoRAs.",
+            recommendation="The negative prompt seldom changes: cache its embeddings "
+            "(negative_prompt_embeds), or encode both prompts as one batch.",
         ),
         said("Cache the embeddings of the negative prompt"),
     ),
     Rule(
         separate_guidance,
         Words(
-            title=said(
-                "{submodule} is called twice a step for guidance, and {not_compute_bound_share} "
-                "of its device time is not compute-bound"
-            ),
-            caveat=said(
-                "A batch of two needs twice the activation memory, and prompts of "
-                "different lengths need padding and a mask, which change results slightly."
-            ),
-            recommendation=said(
-                "Batch both branches in one call, or run them on two devices at once."
-            ),
+            title="{submodule} is called twice a step for guidance, and {not_compute_bound_share} "
+            "of its device time is not compute-bound",
+            caveat="A batch of two needs twice the activation memory, and prompts of different "
+            "lengths need padding and a mask, which change results slightly.",
+            recommendation="Batch both branches in one call, or run them on two devices at once.",
         ),
         said("Batch both branches in one call"),
     ),

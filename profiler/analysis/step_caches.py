@@ -171,11 +171,9 @@ def _step_cache(found: Finding) -> Words:
         )
     return Words(
         title=joined("; ", _title(found)),
-        caveat=said(
-            "Medians and steps of this submodule mix calls that skipped blocks with full ones: "
-            "the table of step caches separates them. No trace shows what skipping changes in the "
-            "result."
-        ),
+        caveat="Medians and steps of this submodule mix calls that skipped blocks with full ones: "
+        "the table of step caches separates them. No trace shows what skipping changes in the "
+        "result.",
         recommendation=recommendation,
     )
 

@@ -524,24 +524,17 @@ def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
     return groups.drop_nulls(["first_ns", "median_ns"]).filter(pl.col("median_ns") > 0)
 
 
-_RECOMMENDATIONS: Mapping[object, Said] = {
-    OutlierCause.OVERLAP: said(
-        "Keep what overlaps off this device (other requests, saving of images), or off these steps."
-    ),
-    OutlierCause.HOST_WORK: said(
-        "Look at the host work of this step in the timeline: move it out of the loop."
-    ),
-    OutlierCause.IDLE: said(
-        "Nothing was recorded in the extra time: look for garbage collection, I/O and other "
-        "threads."
-    ),
-    OutlierCause.COMMANDS: said(
-        "It runs different commands from the other steps: look for changed shapes or guidance."
-    ),
-    OutlierCause.FIRST_STEP: said(
-        "It is the first step of its pipeline call: look at what that call loads or allocates "
-        "before it, and record again to see whether it does so each time."
-    ),
+_RECOMMENDATIONS: Mapping[object, str] = {
+    OutlierCause.OVERLAP: "Keep what overlaps off this device (other requests, saving of images), "
+    "or off these steps.",
+    OutlierCause.HOST_WORK: "Look at the host work of this step in the timeline: move it out of "
+    "the loop.",
+    OutlierCause.IDLE: "Nothing was recorded in the extra time: look for garbage collection, I/O "
+    "and other threads.",
+    OutlierCause.COMMANDS: "It runs different commands from the other steps: look for changed "
+    "shapes or guidance.",
+    OutlierCause.FIRST_STEP: "It is the first step of its pipeline call: look at what that call "
+    "loads or allocates before it, and record again to see whether it does so each time.",
 }
 _FIRST_STEPS = said(
     "The first step of each pipeline call does one-time work: do it before the loop."
@@ -562,15 +555,11 @@ def _first_call(found: Finding) -> Words:
         return _stall_words(title, found)
     return Words(
         title=title,
-        caveat=said(
-            "Means and totals of this submodule include its initialization (allocations, kernel "
-            "selection, compilation), so they say little about a warm process. A first call on "
-            "larger inputs takes longer as well."
-        ),
-        recommendation=said(
-            "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
-            "the same shapes, and keep the process alive between requests."
-        ),
+        caveat="Means and totals of this submodule include its initialization (allocations, kernel "
+        "selection, compilation), so they say little about a warm process. A first call on larger "
+        "inputs takes longer as well.",
+        recommendation="Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
+        "the same shapes, and keep the process alive between requests.",
     )
 
 
@@ -580,15 +569,11 @@ def _stall_words(title: str, found: Finding) -> Words:
         title = extended(title, said("{what}, in {host_in}"), found)
     return Words(
         title=title,
-        caveat=said(
-            "This happened once. It is work that may fall into any call (a garbage collection of "
-            "Python, a library that is loaded or set up), not work that a call launches."
-        ),
-        recommendation=said(
-            "Warm up with the same shapes and record again: a stall that comes back is not "
-            "caused by recording. To prevent collections, call gc.collect() and gc.freeze() "
-            "before the run."
-        ),
+        caveat="This happened once. It is work that may fall into any call (a garbage collection "
+        "of Python, a library that is loaded or set up), not work that a call launches.",
+        recommendation="Warm up with the same shapes and record again: a stall that comes back is "
+        "not caused by recording. To prevent collections, call gc.collect() and gc.freeze() before "
+        "the run.",
     )
 
 
@@ -597,10 +582,8 @@ def _outlier_steps(found: Finding) -> Words:
     of_first = pattern == OutlierPattern.EACH_FIRST_STEP
     return Words(
         title=_longer(found),
-        caveat=said(
-            "An outlier that other programs cause is not the pipeline's; work that overlaps it "
-            "need not be its cause."
-        ),
+        caveat="An outlier that other programs cause is not the pipeline's; work that overlaps it "
+        "need not be its cause.",
         recommendation=_FIRST_STEPS if of_first else _RECOMMENDATIONS.get(cause, _AGAIN),
     )
 
@@ -644,32 +627,22 @@ RULES = (
     Rule(
         slow_start,
         Words(
-            title=said(
-                "The first {warmup_steps} steps are slower than the later ones by {warmup_share} "
-                "of the run"
-            ),
-            caveat=said(
-                "The mean describes neither the first steps nor the later ones. Comparing short "
-                "runs compares their warm-up."
-            ),
-            recommendation=said(
-                "Run at least as many steps before recording (--warmup), compare medians; look for "
-                "compilation or allocation in the first steps."
-            ),
+            title="The first {warmup_steps} steps are slower than the later ones by {warmup_share} "
+            "of the run",
+            caveat="The mean describes neither the first steps nor the later ones. Comparing short "
+            "runs compares their warm-up.",
+            recommendation="Run at least as many steps before recording (--warmup), compare "
+            "medians; look for compilation or allocation in the first steps.",
         ),
         said("Run at least as many steps before recording (--warmup)"),
     ),
     Rule(
         step_drift,
         Words(
-            title=said(
-                "Steps slow down: from the first to the last by {drift_share} of a median step"
-            ),
-            caveat=said("A short run looks faster than a service that runs for hours."),
-            recommendation=said(
-                "Watch clocks, temperature and power while it runs (throttling), memory that "
-                "grows, and what else the machine does; measure again when it is warm."
-            ),
+            title="Steps slow down: from the first to the last by {drift_share} of a median step",
+            caveat="A short run looks faster than a service that runs for hours.",
+            recommendation="Watch clocks, temperature and power while it runs (throttling), memory "
+            "that grows, and what else the machine does; measure again when it is warm.",
         ),
         said("Watch clocks, temperature and memory; measure again when it is warm"),
     ),
@@ -683,6 +656,6 @@ RULES = (
 NULLS = {OutlierCause: said("no other track explains it")}
 
 SENTENCES: Sentences = {
-    OutlierPattern: {OutlierPattern.EACH_FIRST_STEP: said("the first step of each pipeline call")},
-    OutlierCause: {OutlierCause.WARM_UP: said("warm-up")},
+    OutlierPattern: {OutlierPattern.EACH_FIRST_STEP: "the first step of each pipeline call"},
+    OutlierCause: {OutlierCause.WARM_UP: "warm-up"},
 }

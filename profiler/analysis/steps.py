@@ -461,11 +461,9 @@ def step_bars(steps: pl.DataFrame, calls: pl.DataFrame) -> tuple[Bars, ...]:
 
 SENTENCES: Sentences = {
     OutlierRule: {
-        OutlierRule.MEDIAN_DEVIATION: said(
-            "longer than the median by more than {deviations} scaled median absolute deviations "
-            "({scale} MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more "
-            "than {excess_share}; of at least {fewest} steps"
-        )
+        OutlierRule.MEDIAN_DEVIATION: "longer than the median by more than {deviations} scaled "
+        "median absolute deviations ({scale} MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), "
+        "764-766) and by more than {excess_share}; of at least {fewest} steps"
     }
 }
 

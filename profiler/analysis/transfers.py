@@ -190,14 +190,10 @@ def _provider_switches(found: Finding) -> Words:
     each = f"{number(found, 'switches_per_call'):.0f}"
     return Words(
         title=filled(switches, {**texts(found), "each": each}),
-        caveat=said(
-            "On an asynchronous provider the time of a node is that of its launch: the wait is "
-            "part of the copy after it."
-        ),
-        recommendation=said(
-            "Give the second provider larger pieces: fewer unsupported operators, a "
-            "minimum size of subgraphs, or the whole submodule on one provider."
-        ),
+        caveat="On an asynchronous provider the time of a node is that of its launch: the wait is "
+        "part of the copy after it.",
+        recommendation="Give the second provider larger pieces: fewer unsupported operators, a "
+        "minimum size of subgraphs, or the whole submodule on one provider.",
     )
 
 
@@ -213,16 +209,12 @@ def _blocking_copies(found: Finding) -> Words:
         )
     return Words(
         title=title,
-        caveat=said(
-            "The rest of the host's wait is for work that was launched before, which goes on. "
-            "Pinned memory is slow to allocate: keep the buffer. Wait for the copy (an event) "
-            "before you read it."
-        ),
-        recommendation=said(
-            "Copy into pinned memory that is kept (pin_memory=True, copy_(non_blocking=True)) and "
-            "wait where the values are read; copy less (images as uint8), once at the end, or keep "
-            "the values on the device."
-        ),
+        caveat="The rest of the host's wait is for work that was launched before, which goes on. "
+        "Pinned memory is slow to allocate: keep the buffer. Wait for the copy (an event) before "
+        "you read it.",
+        recommendation="Copy into pinned memory that is kept (pin_memory=True, "
+        "copy_(non_blocking=True)) and wait where the values are read; copy less (images as "
+        "uint8), once at the end, or keep the values on the device.",
     )
 
 
@@ -235,19 +227,12 @@ RULES = (
     Rule(
         cpu_fallback,
         Words(
-            title=said(
-                "Nodes of {submodule} fall back to the CPU: with their copies they take "
-                "{cost_share} of the run"
-            ),
-            caveat=said(
-                "Moving one of several consecutive nodes changes nothing: the copies stay until "
-                "all have moved. Arithmetic on shapes belongs on the host."
-            ),
-            recommendation=said(
-                "Find why the provider refuses them (verbose session log): opset, type, "
-                "dynamic shape; export with another opset, replace the operator, or fold "
-                "it away."
-            ),
+            title="Nodes of {submodule} fall back to the CPU: with their copies they take "
+            "{cost_share} of the run",
+            caveat="Moving one of several consecutive nodes changes nothing: the copies stay until "
+            "all have moved. Arithmetic on shapes belongs on the host.",
+            recommendation="Find why the provider refuses them (verbose session log): opset, type, "
+            "dynamic shape; export with another opset, replace the operator, or fold it away.",
         ),
         said("Export with another opset or type, so that the provider takes them"),
     ),
@@ -691,6 +676,4 @@ TABLES = (
 )
 
 
-SENTENCES: Sentences = {
-    CopyDirection: {CopyDirection.HOST_AND_DEVICE: said("between host and device")}
-}
+SENTENCES: Sentences = {CopyDirection: {CopyDirection.HOST_AND_DEVICE: "between host and device"}}

@@ -376,99 +376,72 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 SENTENCES: Sentences = {
-    Level: {Level.NODE: said("ONNX node"), Level.SORT: said("kind of work")},
-    Step: {Step.IDLE: said("not executing"), Step.BETWEEN: said("between calls")},
-    TreeNode: {TreeNode.IDLE: said("not executing")},
-    RunTrait: {RunTrait.CPU: said("CPU")},
+    Level: {Level.NODE: "ONNX node", Level.SORT: "kind of work"},
+    Step: {Step.IDLE: "not executing", Step.BETWEEN: "between calls"},
+    TreeNode: {TreeNode.IDLE: "not executing"},
+    RunTrait: {RunTrait.CPU: "CPU"},
     DifferenceReason: {
-        DifferenceReason.OTHER_KERNEL: said(
-            "{what}{rates}: {time_ratio} times as long{at}, with another kernel ({base_kernel} → "
-            "{new_kernel})"
-        ),
-        DifferenceReason.SAME_KERNEL: said(
-            "{what}{rates}: {time_ratio} times as long{at}, with the same kernel ({base_kernel})"
-        ),
-        DifferenceReason.UNNAMED_KERNEL: said("{what}{rates}: {time_ratio} times as long{at}"),
-        DifferenceReason.MORE_EXECUTIONS: said(
-            "{what}{rates}: executed more often, {base_executions} → {new_executions} times"
-        ),
-        DifferenceReason.FEWER_EXECUTIONS: said(
-            "{what}{rates}: executed less often, {base_executions} → {new_executions} times"
-        ),
-        DifferenceReason.RATES: said(" ({base} → {new} TFLOP/s)"),
-        DifferenceReason.TOKENS: said(" at {tokens} tokens"),
-        DifferenceReason.KERNEL: said("{what}: {time_ratio} times as long"),
-        DifferenceReason.MORE_GAPS: said(
-            "{submodule}: more gaps, nothing executes for {new_ns} ({base_ns} in the baseline)"
-        ),
-        DifferenceReason.FEWER_GAPS: said(
-            "{submodule}: fewer gaps, nothing executes for {new_ns} ({base_ns} in the baseline)"
-        ),
-        DifferenceReason.MORE_BETWEEN: said("more time between calls: {base_ns} → {new_ns}"),
-        DifferenceReason.LESS_BETWEEN: said("less time between calls: {base_ns} → {new_ns}"),
+        DifferenceReason.OTHER_KERNEL: "{what}{rates}: {time_ratio} times as long{at}, with "
+        "another kernel ({base_kernel} → {new_kernel})",
+        DifferenceReason.SAME_KERNEL: "{what}{rates}: {time_ratio} times as long{at}, with the "
+        "same kernel ({base_kernel})",
+        DifferenceReason.UNNAMED_KERNEL: "{what}{rates}: {time_ratio} times as long{at}",
+        DifferenceReason.MORE_EXECUTIONS: "{what}{rates}: executed more often, {base_executions} → "
+        "{new_executions} times",
+        DifferenceReason.FEWER_EXECUTIONS: "{what}{rates}: executed less often, {base_executions} "
+        "→ {new_executions} times",
+        DifferenceReason.RATES: " ({base} → {new} TFLOP/s)",
+        DifferenceReason.TOKENS: " at {tokens} tokens",
+        DifferenceReason.KERNEL: "{what}: {time_ratio} times as long",
+        DifferenceReason.MORE_GAPS: "{submodule}: more gaps, nothing executes for {new_ns} "
+        "({base_ns} in the baseline)",
+        DifferenceReason.FEWER_GAPS: "{submodule}: fewer gaps, nothing executes for {new_ns} "
+        "({base_ns} in the baseline)",
+        DifferenceReason.MORE_BETWEEN: "more time between calls: {base_ns} → {new_ns}",
+        DifferenceReason.LESS_BETWEEN: "less time between calls: {base_ns} → {new_ns}",
     },
     ComparisonNote: {
-        ComparisonNote.SAME_RUN: said(
-            "{runs} is on both sides: a run that is compared with itself differs in nothing; give "
-            "another"
-        ),
-        ComparisonNote.DAMAGED: said(
-            "{run} ({side}) is a damaged recording ({damage}): do not compare its times"
-        ),
-        ComparisonNote.ONE_RUN_EACH: said(
-            "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
-            "do; record {fewest} or more of each side"
-        ),
-        ComparisonNote.ONE_RUN: said(
-            "one {side} run: it is taken to scatter as the runs of the other side do"
-        ),
-        ComparisonNote.FEW_RUNS: said(
-            "{runs} runs hardly tell noise from difference: record {fewest} or more a side"
-        ),
-        ComparisonNote.CORRECTED: said("corrected to untraced calls: {submodules}"),
-        ComparisonNote.COST_WITHIN_NOISE: said(
-            "as traced, for what tracing costs is within noise in some of the runs: {submodules}"
-        ),
-        ComparisonNote.TRACED_ON_ONE_SIDE: said(
-            "operators were traced in {side} only, which makes its calls longer: {submodules}"
-        ),
-        ComparisonNote.AS_TRACED: said(
-            "as traced, with what tracing operators cost on both sides: {submodules}"
-        ),
-        ComparisonNote.ASYNCHRONOUS: said(
-            "calls of {submodules} return before their device is done in {side}: compare busy "
-            "times and roles"
-        ),
-        ComparisonNote.OTHER_TRAIT: said("not the same {what}: {left} → {right}"),
-        ComparisonNote.SHAPES_DIFFER: said("shapes differ: {pairs}"),
-        ComparisonNote.OTHER_SPEED: said(
-            "the device ran at another speed: {shapes} shapes that both ran with the same kernel "
-            "take {time_ratio} times as long (median; {base_ns} → {new_ns} of a pipeline call)"
-        ),
-        ComparisonNote.OTHER_LOADING: said(
-            "devices waited for the DataLoader in their longest gaps: {base_ns} → {new_ns} of a "
-            "pipeline call"
-        ),
-        ComparisonNote.SETTINGS_DIFFER: said("settings differ: {pairs}"),
-        ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
-        ComparisonNote.COMPARED_BY: said("compared by {level}: {why}"),
-        ComparisonNote.COMPARED_BY_FINEST: said("compared by {level}"),
-        ComparisonNote.NOT_IN: said("no {level} in {side}"),
-        ComparisonNote.NEITHER: said("no {level} on either side"),
-        ComparisonNote.NONE_IN_COMMON: said("no {level} in common"),
-        ComparisonNote.FEW_IN_COMMON: said(
-            "the same {level} in {base_share} of base and {new_share} of new"
-        ),
-        ComparisonNote.PAIRED: said("{left} of base is compared with {right} of new"),
-        ComparisonNote.IN_ORDER: said(
-            "no submodule is on both sides: {left} of base are compared with {right} of new, which "
-            "are called in the same order"
-        ),
-        ComparisonNote.TOGETHER: said(
-            "no submodule is on both sides: {left} of base together are compared with {right} of "
-            "new together"
-        ),
-        ComparisonNote.CHANGED_VALUE: said("{name} {left} → {right}"),
+        ComparisonNote.SAME_RUN: "{runs} is on both sides: a run that is compared with itself "
+        "differs in nothing; give another",
+        ComparisonNote.DAMAGED: "{run} ({side}) is a damaged recording ({damage}): do not compare "
+        "its times",
+        ComparisonNote.ONE_RUN_EACH: "one run a side: intervals know how its steps or pipeline "
+        "calls scatter, not how runs do; record {fewest} or more of each side",
+        ComparisonNote.ONE_RUN: "one {side} run: it is taken to scatter as the runs of the other "
+        "side do",
+        ComparisonNote.FEW_RUNS: "{runs} runs hardly tell noise from difference: record {fewest} "
+        "or more a side",
+        ComparisonNote.CORRECTED: "corrected to untraced calls: {submodules}",
+        ComparisonNote.COST_WITHIN_NOISE: "as traced, for what tracing costs is within noise in "
+        "some of the runs: {submodules}",
+        ComparisonNote.TRACED_ON_ONE_SIDE: "operators were traced in {side} only, which makes its "
+        "calls longer: {submodules}",
+        ComparisonNote.AS_TRACED: "as traced, with what tracing operators cost on both sides: "
+        "{submodules}",
+        ComparisonNote.ASYNCHRONOUS: "calls of {submodules} return before their device is done in "
+        "{side}: compare busy times and roles",
+        ComparisonNote.OTHER_TRAIT: "not the same {what}: {left} → {right}",
+        ComparisonNote.SHAPES_DIFFER: "shapes differ: {pairs}",
+        ComparisonNote.OTHER_SPEED: "the device ran at another speed: {shapes} shapes that both "
+        "ran with the same kernel take {time_ratio} times as long (median; {base_ns} → {new_ns} of "
+        "a pipeline call)",
+        ComparisonNote.OTHER_LOADING: "devices waited for the DataLoader in their longest gaps: "
+        "{base_ns} → {new_ns} of a pipeline call",
+        ComparisonNote.SETTINGS_DIFFER: "settings differ: {pairs}",
+        ComparisonNote.VERSIONS_DIFFER: "versions differ: {pairs}",
+        ComparisonNote.COMPARED_BY: "compared by {level}: {why}",
+        ComparisonNote.COMPARED_BY_FINEST: "compared by {level}",
+        ComparisonNote.NOT_IN: "no {level} in {side}",
+        ComparisonNote.NEITHER: "no {level} on either side",
+        ComparisonNote.NONE_IN_COMMON: "no {level} in common",
+        ComparisonNote.FEW_IN_COMMON: "the same {level} in {base_share} of base and {new_share} of "
+        "new",
+        ComparisonNote.PAIRED: "{left} of base is compared with {right} of new",
+        ComparisonNote.IN_ORDER: "no submodule is on both sides: {left} of base are compared with "
+        "{right} of new, which are called in the same order",
+        ComparisonNote.TOGETHER: "no submodule is on both sides: {left} of base together are "
+        "compared with {right} of new together",
+        ComparisonNote.CHANGED_VALUE: "{name} {left} → {right}",
     },
 }
 add_sentences(SENTENCES)

@@ -496,17 +496,14 @@ def ladder_report(ladder: Ladder) -> Report:
 
 SENTENCES: Sentences = {
     Refusal: {
-        Refusal.REPLAY_OFF: said(
-            "its replay has a device span of {replayed_ns} where {recorded_ns} were recorded "
-            "({off_share} off)"
-        ),
-        Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
-        Refusal.LAUNCHES_MISSING: said(
-            "the launches of {missing_share} of the device's work are not in the trace"
-        ),
-        Refusal.SEVERAL_AT_ONCE: said("calls of {devices} run at the same time"),
-        Refusal.MANY_CALLS: said("its {calls} calls take long (profile-sd3 predict replays them)"),
-        Refusal.COLLECTIVES: said("devices wait for one another in collectives"),
+        Refusal.REPLAY_OFF: "its replay has a device span of {replayed_ns} where {recorded_ns} "
+        "were recorded ({off_share} off)",
+        Refusal.PARTLY_TRACED: "some calls of {submodule} were recorded without launches",
+        Refusal.LAUNCHES_MISSING: "the launches of {missing_share} of the device's work are not in "
+        "the trace",
+        Refusal.SEVERAL_AT_ONCE: "calls of {devices} run at the same time",
+        Refusal.MANY_CALLS: "its {calls} calls take long (profile-sd3 predict replays them)",
+        Refusal.COLLECTIVES: "devices wait for one another in collectives",
     }
 }
 add_sentences(SENTENCES)

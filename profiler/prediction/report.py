@@ -32,7 +32,7 @@ from profiler.prediction.requests import Simulation
 from profiler.prediction.scenario import Assumption, PlacementNote, Reason, Unknown, precision
 from profiler.prediction.workload import Order
 from profiler.run.columns import FLOAT64, NS, RATIO, SHARE, STRING, Column, col, schema
-from profiler.text import Note, counted, duration, percent, said
+from profiler.text import Note, counted, duration, percent
 from profiler.trace.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
 from profiler.trace.documents import document_text, envelope
 
@@ -401,267 +401,163 @@ def _notes(title: str, notes: Sequence[Note]) -> Iterator[SectionPart]:
 
 FACTORS: Sentences = {
     Assumption: {
-        Assumption.TIMES_BATCH: said(
-            "{submodule} takes {share} times as long ({low_share} to {high_share}) with the larger "
-            "batch, by the work of each operator"
-        ),
-        Assumption.ANOTHER_SIZE: said(
-            "{submodule} takes {share} times as long ({low_share} to {high_share}) at {size} in "
-            "place of {before}, by the work of each operator"
-        ),
-        Assumption.PRECISION_BY_RATES: said(
-            "{submodule} takes {share} times as long ({low_share} to {high_share}) at {dtype}, by "
-            "the rates of {device}; kernels of that type may reach less"
-        ),
-        Assumption.PRECISION_ON_DEVICE: said(
-            "the device works {share} times as long ({low_share} to {high_share}) for {submodule} "
-            "at {dtype}, by the rates of {device}; kernels of that type may reach less"
-        ),
-        Assumption.SHARE_OF_ALL: said("{submodule} {share} times ({low_share} to {high_share})"),
-        Assumption.SHARE_OF_BATCHED: said(
-            "batched calls of {submodule} {share} times ({low_share} to {high_share})"
-        ),
+        Assumption.TIMES_BATCH: "{submodule} takes {share} times as long ({low_share} to "
+        "{high_share}) with the larger batch, by the work of each operator",
+        Assumption.ANOTHER_SIZE: "{submodule} takes {share} times as long ({low_share} to "
+        "{high_share}) at {size} in place of {before}, by the work of each operator",
+        Assumption.PRECISION_BY_RATES: "{submodule} takes {share} times as long ({low_share} to "
+        "{high_share}) at {dtype}, by the rates of {device}; kernels of that type may reach less",
+        Assumption.PRECISION_ON_DEVICE: "the device works {share} times as long ({low_share} to "
+        "{high_share}) for {submodule} at {dtype}, by the rates of {device}; kernels of that type "
+        "may reach less",
+        Assumption.SHARE_OF_ALL: "{submodule} {share} times ({low_share} to {high_share})",
+        Assumption.SHARE_OF_BATCHED: "batched calls of {submodule} {share} times ({low_share} to "
+        "{high_share})",
     }
 }
 
 SENTENCES: Sentences = {
     Assumption: {
-        Assumption.OVERHEAD_CORRECTED: said(
-            "times are without the overhead of recording operators where it is known ({factors})"
-        ),
-        Assumption.OVERHEAD_RATIO: said("{submodule} times {ratio}"),
-        Assumption.AS_TRACED: said(
-            "times are as recorded and include the overhead of recording operators, which is not "
-            "known: for times without it, record with --measure-overhead, or with --ops none"
-        ),
-        Assumption.AS_TRACED_ELSEWHERE: said(
-            "times are as recorded and include what the profiler cost, which its trace does not "
-            "tell"
-        ),
-        Assumption.AS_TRACED_AT: said(
-            "times are as recorded and include the overhead of recording operators: {share} of the "
-            "run, which is not known by submodule or lies within noise there; for times without "
-            "it, record with --measure-overhead, or with --ops none"
-        ),
-        Assumption.OVERLAPPING_CALLS: said(
-            "pipeline calls of the run overlapped: their times include what they waited for another"
-        ),
-        Assumption.ALONE: said(
-            "it runs alone, before and after the change: as recorded it began while the device "
-            "still worked for another pipeline call, which hid what its host did meanwhile"
-        ),
-        Assumption.INSTANCES_SEEN: said(
-            "each model runs as many requests at once as it was seen to: {models}"
-        ),
-        Assumption.INSTANCES_OF: said("{submodule} {instances}"),
-        Assumption.NO_BATCHES: said(
-            "each request computes alone, for as long as its batch did: {calls} recorded calls "
-            "shared theirs with others"
-        ),
-        Assumption.OTHER_REQUESTS: said(
-            "{requests} requests that called other models, or called them more or less often, are "
-            "left out"
-        ),
-        Assumption.WITHOUT_SUBMODULES: said(
-            "without {submodules} its calls and the host's time before each of them are left out; "
-            "nothing stands in for what they made"
-        ),
-        Assumption.WITHOUT_GUIDANCE: said(
-            "without guidance no negative prompt is encoded and no uncond call is made"
-        ),
-        Assumption.HALF_BATCH_MEASURED: said(
-            "{submodule} takes {share} of a batched call, as measured in its cond calls"
-        ),
-        Assumption.HALF_BATCH_ESTIMATED: said(
-            "{submodule} takes {share} ({low_share} to {high_share}) of a batched call, by halving "
-            "the batch of each operator"
-        ),
-        Assumption.TIMES_BATCH: said(
-            "{submodule} takes {share} ({low_share} to {high_share}) of its time with the larger "
-            "batch, by the work of each operator"
-        ),
-        Assumption.ANOTHER_SIZE: said(
-            "{submodule} takes {share} ({low_share} to {high_share}) of its time at {size} in "
-            "place of {before}, by the work of each operator"
-        ),
-        Assumption.SAME_PRECISION: said("{submodule} computes in {dtype} already"),
-        Assumption.PRECISION_BY_RATES: said(
-            "{submodule} takes {share} ({low_share} to {high_share}) of its time at {dtype}, by "
-            "the rates of {device}; kernels of that type may reach less"
-        ),
-        Assumption.SHARE_OF_STEPS: said(
-            "some calls do not happen in all of {steps} steps ({submodules}): of fewer or more "
-            "steps the same share has them"
-        ),
-        Assumption.STEPS_OF: said("{submodule} in {steps}"),
-        Assumption.SHARES_MULTIPLY: said("what is said of one submodule multiplies: {submodules}"),
-        Assumption.SHARE_OF_ALL: said("{submodule} {share} ({low_share} to {high_share})"),
-        Assumption.SHARE_OF_BATCHED: said(
-            "batched calls of {submodule} {share} ({low_share} to {high_share})"
-        ),
-        Assumption.AS_MANY_LAUNCHES: said(
-            "launches are replayed: calls launch as much as they did, and the host takes as long "
-            "for it; unchanged, the replay has a device span of {replayed_ns}, and {recorded_ns} "
-            "were recorded"
-        ),
-        Assumption.SPANS_OF_CALLS: said(
-            "a request lasts from its first call to its last one: the run was killed before it "
-            "could tell more"
-        ),
-        Assumption.HOST_AS_RECORDED: said(
-            "the host is as slow as it was while it was recorded: without the profiler, launches "
-            "come sooner; to correct for that, give --untraced the time that the run takes "
-            "without it"
-        ),
-        Assumption.HOST_UNTRACED: said(
-            "within calls the host takes {share} of its recorded time, so that the run takes as "
-            "long as --untraced says"
-        ),
-        Assumption.HOST_WITH_STACKS: said(
-            "the host is as slow as it was while Python stacks were recorded (with_stack), which "
-            "slow it: without the profiler, launches come sooner; to correct for that, give "
-            "--untraced the time that the run takes without it"
-        ),
-        Assumption.HALF_BATCH_ON_DEVICE: said(
-            "the device works {share} ({low_share} to {high_share}) as long on half a batch of "
-            "{submodule}, which is launched as before"
-        ),
-        Assumption.PRECISION_ON_DEVICE: said(
-            "the device works {share} ({low_share} to {high_share}) as long for {submodule} at "
-            "{dtype}, by the rates of {device}; kernels of that type may reach less"
-        ),
-        Assumption.ONE_LAUNCH: said(
-            "each call of {submodules} is launched at once, as a graph: its shapes stay the "
-            "same, and recording the graph takes no time"
-        ),
-        Assumption.NOT_CAPTURED: said(
-            "{submodules} are launched as before: their calls wait for the device, which no graph "
-            "can"
-        ),
-        Assumption.GRAPHS_KEEP: said(
-            "inputs are copied into graphs, and these take a moment to launch: the interval has "
-            "{share} of the gain at least, less than graphs that were recorded on an H200 kept"
-        ),
-        Assumption.STALLS_STAY: said(
-            "{stalls_ns} in which the host launched nothing stay: no graph prevents a garbage "
-            "collection or the loading of a library or of data"
-        ),
-        Assumption.FOLLOWED: said(
-            "{rule} is followed: {submodules} has {less_ns} less to do, and fewer launches"
-        ),
-        Assumption.FOLLOWED_WITHOUT: said(
-            "{rule} is followed: {submodules} are not called for {branch}"
-        ),
-        Assumption.FUSED: said(
-            "how much less of the host's time {submodules} takes once compiled is not known: the "
-            "interval goes down to one launch a call"
-        ),
+        Assumption.OVERHEAD_CORRECTED: "times are without the overhead of recording operators "
+        "where it is known ({factors})",
+        Assumption.OVERHEAD_RATIO: "{submodule} times {ratio}",
+        Assumption.AS_TRACED: "times are as recorded and include the overhead of recording "
+        "operators, which is not known: for times without it, record with --measure-overhead, or "
+        "with --ops none",
+        Assumption.AS_TRACED_ELSEWHERE: "times are as recorded and include what the profiler cost, "
+        "which its trace does not tell",
+        Assumption.AS_TRACED_AT: "times are as recorded and include the overhead of recording "
+        "operators: {share} of the run, which is not known by submodule or lies within noise "
+        "there; for times without it, record with --measure-overhead, or with --ops none",
+        Assumption.OVERLAPPING_CALLS: "pipeline calls of the run overlapped: their times include "
+        "what they waited for another",
+        Assumption.ALONE: "it runs alone, before and after the change: as recorded it began while "
+        "the device still worked for another pipeline call, which hid what its host did meanwhile",
+        Assumption.INSTANCES_SEEN: "each model runs as many requests at once as it was seen to: "
+        "{models}",
+        Assumption.INSTANCES_OF: "{submodule} {instances}",
+        Assumption.NO_BATCHES: "each request computes alone, for as long as its batch did: {calls} "
+        "recorded calls shared theirs with others",
+        Assumption.OTHER_REQUESTS: "{requests} requests that called other models, or called them "
+        "more or less often, are left out",
+        Assumption.WITHOUT_SUBMODULES: "without {submodules} its calls and the host's time before "
+        "each of them are left out; nothing stands in for what they made",
+        Assumption.WITHOUT_GUIDANCE: "without guidance no negative prompt is encoded and no uncond "
+        "call is made",
+        Assumption.HALF_BATCH_MEASURED: "{submodule} takes {share} of a batched call, as measured "
+        "in its cond calls",
+        Assumption.HALF_BATCH_ESTIMATED: "{submodule} takes {share} ({low_share} to {high_share}) "
+        "of a batched call, by halving the batch of each operator",
+        Assumption.TIMES_BATCH: "{submodule} takes {share} ({low_share} to {high_share}) of its "
+        "time with the larger batch, by the work of each operator",
+        Assumption.ANOTHER_SIZE: "{submodule} takes {share} ({low_share} to {high_share}) of its "
+        "time at {size} in place of {before}, by the work of each operator",
+        Assumption.SAME_PRECISION: "{submodule} computes in {dtype} already",
+        Assumption.PRECISION_BY_RATES: "{submodule} takes {share} ({low_share} to {high_share}) of "
+        "its time at {dtype}, by the rates of {device}; kernels of that type may reach less",
+        Assumption.SHARE_OF_STEPS: "some calls do not happen in all of {steps} steps "
+        "({submodules}): of fewer or more steps the same share has them",
+        Assumption.STEPS_OF: "{submodule} in {steps}",
+        Assumption.SHARES_MULTIPLY: "what is said of one submodule multiplies: {submodules}",
+        Assumption.SHARE_OF_ALL: "{submodule} {share} ({low_share} to {high_share})",
+        Assumption.SHARE_OF_BATCHED: "batched calls of {submodule} {share} ({low_share} to "
+        "{high_share})",
+        Assumption.AS_MANY_LAUNCHES: "launches are replayed: calls launch as much as they did, and "
+        "the host takes as long for it; unchanged, the replay has a device span of {replayed_ns}, "
+        "and {recorded_ns} were recorded",
+        Assumption.SPANS_OF_CALLS: "a request lasts from its first call to its last one: the run "
+        "was killed before it could tell more",
+        Assumption.HOST_AS_RECORDED: "the host is as slow as it was while it was recorded: without "
+        "the profiler, launches come sooner; to correct for that, give --untraced the time that "
+        "the run takes without it",
+        Assumption.HOST_UNTRACED: "within calls the host takes {share} of its recorded time, so "
+        "that the run takes as long as --untraced says",
+        Assumption.HOST_WITH_STACKS: "the host is as slow as it was while Python stacks were "
+        "recorded (with_stack), which slow it: without the profiler, launches come sooner; to "
+        "correct for that, give --untraced the time that the run takes without it",
+        Assumption.HALF_BATCH_ON_DEVICE: "the device works {share} ({low_share} to {high_share}) "
+        "as long on half a batch of {submodule}, which is launched as before",
+        Assumption.PRECISION_ON_DEVICE: "the device works {share} ({low_share} to {high_share}) as "
+        "long for {submodule} at {dtype}, by the rates of {device}; kernels of that type may reach "
+        "less",
+        Assumption.ONE_LAUNCH: "each call of {submodules} is launched at once, as a graph: its "
+        "shapes stay the same, and recording the graph takes no time",
+        Assumption.NOT_CAPTURED: "{submodules} are launched as before: their calls wait for the "
+        "device, which no graph can",
+        Assumption.GRAPHS_KEEP: "inputs are copied into graphs, and these take a moment to launch: "
+        "the interval has {share} of the gain at least, less than graphs that were recorded on an "
+        "H200 kept",
+        Assumption.STALLS_STAY: "{stalls_ns} in which the host launched nothing stay: no graph "
+        "prevents a garbage collection or the loading of a library or of data",
+        Assumption.FOLLOWED: "{rule} is followed: {submodules} has {less_ns} less to do, and fewer "
+        "launches",
+        Assumption.FOLLOWED_WITHOUT: "{rule} is followed: {submodules} are not called for {branch}",
+        Assumption.FUSED: "how much less of the host's time {submodules} takes once compiled is "
+        "not known: the interval goes down to one launch a call",
     },
     Reason: {
-        Reason.LESS_WORK: said(
-            "in {submodule} the device has {less_ns} less to do than in as many steps without that "
-            "change; the run gains {gained_ns} of that"
-        ),
-        Reason.HIDDEN_WORK: said(
-            "in {submodule} the device has {less_ns} less to do than in as many steps without that "
-            "change; the run gains nothing of that"
-        ),
-        Reason.LAUNCH_BOUND: said(
-            "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
-            "launched and its stream is free, the device is idle for {idle_ns} of the {elapsed_ns} "
-            "of its calls"
-        ),
-        Reason.WITH_GRAPHS: said(
-            "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "
-            "then, with a device span of {device_span_ns}; less work on the device would not"
-        ),
+        Reason.LESS_WORK: "in {submodule} the device has {less_ns} less to do than in as many "
+        "steps without that change; the run gains {gained_ns} of that",
+        Reason.HIDDEN_WORK: "in {submodule} the device has {less_ns} less to do than in as many "
+        "steps without that change; the run gains nothing of that",
+        Reason.LAUNCH_BOUND: "{submodule} is launch-bound: in the replay, where work begins as "
+        "soon as it is launched and its stream is free, the device is idle for {idle_ns} of the "
+        "{elapsed_ns} of its calls",
+        Reason.WITH_GRAPHS: "what would remove that bound is one launch a call (`--cuda-graph`): "
+        "{predicted_ns} then, with a device span of {device_span_ns}; less work on the device "
+        "would not",
     },
     Unknown: {
-        Unknown.BATCH_GUESSED: said(
-            "how long {submodule} takes with a larger batch: its operators were not traced"
-        ),
-        Unknown.SIZE_GUESSED: said(
-            "how long {submodule} takes with images of another size: no operator in the trace "
-            "tells; its time is taken to go with the pixels, at most with their square"
-        ),
-        Unknown.ACTIVATIONS_AS_RECORDED: said(
-            "how much memory activations need then: they are counted as recorded"
-        ),
-        Unknown.HALF_BATCH_GUESSED: said(
-            "what half a batch takes of {submodule}: none of its calls was traced with operators; "
-            "half is taken, and all of it as the upper bound"
-        ),
-        Unknown.WORK_OF_OPERATORS: said(
-            "the work of {share} of the operators' time of {submodule}"
-        ),
-        Unknown.PRECISION_OF: said(
-            "what {dtype} does to {submodule}: the types of its operators are not in the trace; it "
-            "is taken to stay as it is"
-        ),
-        Unknown.CALLS_OUTSIDE: said(
-            "what {calls} calls in no pipeline call are for: they are left out"
-        ),
-        Unknown.DROPPED: said("what is not in the trace ({kind}, see `profile-sd3 analyze`)"),
-        Unknown.NO_LAUNCHES: said(
-            "what {devices} waited for: the trace has no launches, so time in which a device waits "
-            "for the host is taken to become less with its work"
-        ),
-        Unknown.SCATTER: said(
-            "how much it scatters: nothing in the run was measured twice, so no interval is given"
-        ),
-        Unknown.SCATTER_BEYOND_ESTIMATES: said(
-            "how much it scatters: nothing in the run was measured twice, so the interval has the "
-            "bounds of what was estimated alone"
-        ),
-        Unknown.SCATTER_OF_CALLS: said(
-            "how much one pipeline call differs from the next beyond its steps: one was measured, "
-            "so times of several may lie outside of the interval; record several"
-        ),
-        Unknown.SCATTER_OF_RUNS: said(
-            "how runs differ from one another: the interval has what varied within this run, and "
-            "equal runs minutes apart on a shared machine differ by more"
-        ),
-        Unknown.SCATTER_OF_SINGLE: said(
-            "how much what was measured once scatters, {share} of the predicted time: it is taken "
-            "to scatter as the steps do"
-        ),
+        Unknown.BATCH_GUESSED: "how long {submodule} takes with a larger batch: its operators were "
+        "not traced",
+        Unknown.SIZE_GUESSED: "how long {submodule} takes with images of another size: no operator "
+        "in the trace tells; its time is taken to go with the pixels, at most with their square",
+        Unknown.ACTIVATIONS_AS_RECORDED: "how much memory activations need then: they are counted "
+        "as recorded",
+        Unknown.HALF_BATCH_GUESSED: "what half a batch takes of {submodule}: none of its calls was "
+        "traced with operators; half is taken, and all of it as the upper bound",
+        Unknown.WORK_OF_OPERATORS: "the work of {share} of the operators' time of {submodule}",
+        Unknown.PRECISION_OF: "what {dtype} does to {submodule}: the types of its operators are "
+        "not in the trace; it is taken to stay as it is",
+        Unknown.CALLS_OUTSIDE: "what {calls} calls in no pipeline call are for: they are left out",
+        Unknown.DROPPED: "what is not in the trace ({kind}, see `profile-sd3 analyze`)",
+        Unknown.NO_LAUNCHES: "what {devices} waited for: the trace has no launches, so time in "
+        "which a device waits for the host is taken to become less with its work",
+        Unknown.SCATTER: "how much it scatters: nothing in the run was measured twice, so no "
+        "interval is given",
+        Unknown.SCATTER_BEYOND_ESTIMATES: "how much it scatters: nothing in the run was measured "
+        "twice, so the interval has the bounds of what was estimated alone",
+        Unknown.SCATTER_OF_CALLS: "how much one pipeline call differs from the next beyond its "
+        "steps: one was measured, so times of several may lie outside of the interval; record "
+        "several",
+        Unknown.SCATTER_OF_RUNS: "how runs differ from one another: the interval has what varied "
+        "within this run, and equal runs minutes apart on a shared machine differ by more",
+        Unknown.SCATTER_OF_SINGLE: "how much what was measured once scatters, {share} of the "
+        "predicted time: it is taken to scatter as the steps do",
     },
     PlacementNote: {
-        PlacementNote.NO_TRANSFER_TIME: said(
-            "moving tensors between devices takes no time beside that of calls"
-        ),
-        PlacementNote.NO_INTERFERENCE: said(
-            "calls take what they were measured to take, whatever runs on other devices"
-        ),
-        PlacementNote.LIKE_OTHER_DEVICE: said(
-            "{device} is not in the run and assumed to be like {other}"
-        ),
-        PlacementNote.LIKE_OTHER_CPU: said(
-            "{device} is not in the run and assumed to be like {other}, with as many cores of its "
-            "own; where it takes cores away from other devices, these slow down"
-        ),
-        PlacementNote.OTHER_HARDWARE: said(
-            "{device} is other hardware than {measured_on}, and their rates do not tell the time "
-            "there; record a run with that device, or measure both with "
-            "`profile-sd3 benchmark-device`"
-        ),
-        PlacementNote.LAUNCHES_ELSEWHERE: said(
-            "{device} is other hardware than {measured_on}, and how fast a host launches there is "
-            "not known, so the time there is not; record a run with that device"
-        ),
-        PlacementNote.WEIGHTS_UNKNOWN: said(
-            "weights of {submodules} are not known and count as nothing"
-        ),
-        PlacementNote.ACTIVATIONS_UNKNOWN: said(
-            "activations of {submodules} are not known and count as nothing"
-        ),
-        PlacementNote.TOO_LARGE: said(
-            "{device} has {memory_bytes} and would hold {required_bytes} of {submodules} "
-            "({weights_bytes} of weights, {activations_bytes} of activations)"
-        ),
-        PlacementNote.SEARCH_CUT: said(
-            "the search ended after {simulations} simulations; others may be better"
-        ),
+        PlacementNote.NO_TRANSFER_TIME: "moving tensors between devices takes no time beside that "
+        "of calls",
+        PlacementNote.NO_INTERFERENCE: "calls take what they were measured to take, whatever runs "
+        "on other devices",
+        PlacementNote.LIKE_OTHER_DEVICE: "{device} is not in the run and assumed to be like "
+        "{other}",
+        PlacementNote.LIKE_OTHER_CPU: "{device} is not in the run and assumed to be like {other}, "
+        "with as many cores of its own; where it takes cores away from other devices, these slow "
+        "down",
+        PlacementNote.OTHER_HARDWARE: "{device} is other hardware than {measured_on}, and their "
+        "rates do not tell the time there; record a run with that device, or measure both with "
+        "`profile-sd3 benchmark-device`",
+        PlacementNote.LAUNCHES_ELSEWHERE: "{device} is other hardware than {measured_on}, and how "
+        "fast a host launches there is not known, so the time there is not; record a run with that "
+        "device",
+        PlacementNote.WEIGHTS_UNKNOWN: "weights of {submodules} are not known and count as nothing",
+        PlacementNote.ACTIVATIONS_UNKNOWN: "activations of {submodules} are not known and count as "
+        "nothing",
+        PlacementNote.TOO_LARGE: "{device} has {memory_bytes} and would hold {required_bytes} of "
+        "{submodules} ({weights_bytes} of weights, {activations_bytes} of activations)",
+        PlacementNote.SEARCH_CUT: "the search ended after {simulations} simulations; others may be "
+        "better",
     },
 }
 add_sentences(SENTENCES, FACTORS)

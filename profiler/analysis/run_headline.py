@@ -34,7 +34,7 @@ from profiler.analysis.result import Accounting, Analysis
 from profiler.text import Noun, Said, count, counted, duration, filled, joined, percent, said
 from profiler.trace.events import GRAPH_CAPTURE, device_kind, rank_of_device
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import CallsFrom, Graphs
+from profiler.trace.manifest_fields import AttributedTo, CallsFrom, Graphs
 
 _MOST = 3  # of parts, and of devices that are named
 _MOSTLY = 0.5  # of the operators' time: what has a role
@@ -103,7 +103,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     damaged = busy_unknown(info.health) or calls_unknown(info.health)
     unknown = apart or (damaged and not is_host_only(info.health))
     source = info.recording.calls_from if info.recording else None
-    unnamed = source in (CallsFrom.NOTHING, CallsFrom.KERNEL_PERIOD)
+    unnamed = source in (CallsFrom.NOTHING, CallsFrom.KERNEL_PERIOD) or _works_in_no_call(analysis)
     parts = [
         "" if only_captures(analysis) else _devices(analysis),
         _ranks(analysis),
@@ -115,6 +115,14 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     if not parts and not unknown and not times_recorded(info):
         parts = [part for part in (_around(analysis, total), _roles(analysis)) if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
+
+
+def _works_in_no_call(analysis: Analysis) -> bool:
+    """Whether devices worked, and none of it is known to be a call's: times of calls are the
+    host's."""
+    parts = analysis.run.attribution.values()
+    work = [one.attributed_ns for one in parts if one.to is AttributedTo.CALLS and one.total_ns]
+    return bool(work) and not any(work)
 
 
 def _what(analysis: Analysis) -> str:

@@ -313,6 +313,19 @@ def test_merged_ranks_are_told_apart(analysis_of):
     assert figures(analysis)[2] == pytest.approx(figures(twin)[2], rel=0.01)
 
 
+def test_work_whose_launches_are_all_lost_is_no_submodules(tmp_path):
+    """The ranges of the host are as long as launching took: no share of them is a device's."""
+    trace = json.loads(BASE.read_text())
+    events = trace["traceEvents"]
+    trace["traceEvents"] = [one for one in events if one.get("cat") not in ("cuda_runtime", "ac2g")]
+    (tmp_path / "lost.json").write_text(json.dumps(trace))
+    analysis = analyze(load(import_trace(tmp_path / "lost.json", tmp_path / "traces")))
+    headline, facts = screen(analysis)
+    assert headline.endswith("the GPU computes 99 %")
+    assert facts["Outside calls"].startswith("100 % of the work of cuda:0")
+    assert facts["Device only"].startswith("34 kernels and no launch of one")
+
+
 @pytest.mark.parametrize("apart_us", [3, 3000])
 def test_ranks_under_one_process_number_have_no_shares(apart_us, tmp_path):
     """Two ranks in one file, whose processes have the same number: nothing tells which of two

@@ -14,12 +14,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import opcode
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +121,8 @@ def plain_text(text: str, instead: Callable[[str], str] | None = None) -> str:
 def plugins(group: str, *needs: str) -> tuple[Any, ...]:
     """The objects registered under `group`, sorted by name. Those that cannot be loaded or lack an
     attribute of `needs` are left out, each with one line on stderr."""
+    if not _may_have(group):
+        return ()
     # This import takes a fifth of the time of `--help`, which needs no plug-in.
     from importlib.metadata import entry_points
 
@@ -137,6 +141,22 @@ def plugins(group: str, *needs: str) -> tuple[Any, ...]:
         else:
             found.append(plugin)
     return tuple(found)
+
+
+def _may_have(group: str) -> bool:
+    """Whether an installed package may have entry points of `group`, by the text of their files:
+    `entry_points` takes five times as long, because it parses those of all packages."""
+    mark = f"[{group}]".encode()
+    for place in map(Path, sys.path):
+        if place.is_file() or place.suffix == ".egg":
+            return True  # packed: not looked into
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError):
+                        if mark in Path(entry.path, "entry_points.txt").read_bytes():
+                            return True
+    return False
 
 
 def _leave_out(point: EntryPoint, group: str, why: str) -> None:

@@ -1,7 +1,6 @@
 """Names of commands: which grammar reads what, and how another package adds one."""
 
 import json
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -94,14 +93,15 @@ SHOUTING = _Shouting()
 
 
 @pytest.fixture
-def installed(monkeypatch):
-    """Entry points as a package would declare them."""
+def installed(tmp_path, monkeypatch):
+    """Entry points as a package declares them."""
 
     def install(value):
-        point = EntryPoint("shouting", value, names.GROUP)
-        monkeypatch.setattr(
-            "importlib.metadata.entry_points", lambda group: [point] * (group == names.GROUP)
-        )
+        info = tmp_path / "shouting-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{names.GROUP}]\nshouting = {value}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
         plugins.cache_clear()
         names.grammars.cache_clear()
 

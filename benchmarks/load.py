@@ -72,6 +72,7 @@ def repeated(trace: TraceColumns, call: Call, copies: int) -> CommandColumns:
             name: tiled(getattr(slices, name))
             for name in (
                 "layer",
+                "module",
                 "op_type",
                 "role",
                 "shapes",

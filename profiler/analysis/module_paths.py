@@ -331,8 +331,8 @@ def folded(paths: Paths) -> Folded:
         for member in members:
             found.of[member] = node
         groups: dict[tuple[Node, str], list[int]] = {}
-        for member in members:
-            for key, node_of in _labelled(paths, signatures, paths.children[member]):
+        for children in filter(None, (paths.children[member] for member in members)):
+            for key, node_of in _labelled(paths, signatures, children):
                 groups.setdefault(key, []).append(node_of)
         for (kind, label), inside in groups.items():
             below = f"{path}.{label}" if path else label

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from profiler.analysis.commands import CallKinds, are_single
 from profiler.analysis.context import Inputs
@@ -285,8 +286,9 @@ def _elapsed(submodules: pl.DataFrame) -> int:
 def tree(around: Around, inside: Inside) -> pl.DataFrame:
     """The table of the module tree (`MODULE_TREE`)."""
     rows = _rows(around, inside)
-    taken = [name for name in _Row.__struct_fields__ if name != "kind"]
-    columns = {name: [getattr(row, name) for row in rows] for name in taken}
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(_Row.__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True)
+    )
     columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
     own = pl.DataFrame(columns, strict=False).with_row_index("node")
     frame = own.hstack(_measures(rows, inside))

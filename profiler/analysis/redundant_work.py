@@ -176,19 +176,14 @@ _ROWS = 16  # of a vector for each member of a batch; more are tokens
 
 
 class _Row(Struct, frozen=True):
-    """What the rules need to know of a kind."""
+    """What the rules need to know of a kind; `path` is that of its module, else its layer."""
 
     submodule: str
-    place: str
+    path: str
     op_type: str
     shapes: Shapes | None
     role: str | None
     block: str | None
-
-    @property
-    def path(self) -> str:
-        """The path of its module, else its layer."""
-        return module_path(self.place)
 
 
 def redundancies_of(
@@ -232,7 +227,8 @@ def _rows(kinds: Kinds, roles: pl.DataFrame) -> Iterator[_Row | None]:
         if submodule is None or host:
             yield None
         else:
-            yield _Row(submodule, place, op_type or "", parse_shapes(shapes), role, block)
+            path, given = module_path(place), parse_shapes(shapes)
+            yield _Row(submodule, path, op_type or "", given, role, block)
 
 
 def _of_denoiser(

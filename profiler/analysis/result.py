@@ -265,8 +265,7 @@ class Finding(Struct, frozen=True):
 _COMMANDS = "commands"
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """What ran, as recorded (`RunInfo`); `settings` that differ between pipeline calls are notes
     (`SettingNote`).
 

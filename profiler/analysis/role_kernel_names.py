@@ -210,6 +210,8 @@ _LONGEST = 20_000  # characters of a name that are looked at: compilers write so
 @lru_cache(maxsize=1 << 14)
 def library_kernel(name: str) -> LibraryKernel | None:
     """What a library's kernel is for by its name, whole or cut; None if no rule fits."""
+    if not name:
+        return None  # before the rules are compiled: runs on CPUs name no kernel
     name = name[:_LONGEST]
     parsed = parse_kernel(name)
     role = _role(parsed.function, parsed.arguments)

@@ -11,7 +11,6 @@ bounds that no change reaches are marked, and not in the total.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -84,7 +83,7 @@ class Change(Struct, frozen=True):
 
     def of(self, scenario: Scenario) -> Scenario:
         """Add this change to `scenario`."""
-        return dataclasses.replace(
+        return replace(
             scenario,
             follow=(*scenario.follow, *self.follow),
             cuda_graph=scenario.cuda_graph or self.cuda_graph,

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profiler.analysis.flop_shapes import Family, Tensor
@@ -535,8 +534,7 @@ MOST_BATCH = 1_000
 GUIDED = ("uncond", "negative_prompt", "skip_layers", "batched")  # branches that guidance adds
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """The changes to predict; fields with their default change nothing.
 
     `guidance` False is without classifier-free and skip-layer guidance. `drop` are submodules that

@@ -296,23 +296,41 @@ def is_compiling(name: str) -> bool:
     return _COMPILING.fullmatch(name) is not None
 
 
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
+_WRAPPER = re.compile(  # one function for all kernels, which are its template argument
+    r"(?:cutlass::(?:Kernel2?|device_kernel)|flash::enable_sm\w+)<([^,>]+)"
+)
+
+
 def kernel_name(name: str) -> str:
-    """A kernel's name without return type, template arguments and parameters.
+    """A kernel's name without return type, template arguments and parameters; a wrapper's first
+    argument.
 
     `void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)` →
-    `at::native::reduce_kernel`.
+    `at::native::reduce_kernel`; `void cutlass::Kernel<cutlass_80_wmma_gemm>(…)` →
+    `cutlass_80_wmma_gemm`.
     """
-    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    depth = 0
+    name = _UNNAMED.sub("", name.removeprefix("void "))
     short: list[str] = []
+    opened: list[str] = []  # a `>` between parentheses within template arguments compares
     for character in name:
-        if character == "(" and depth == 0 and short:
+        if character == "(" and not opened and short:
             break
-        depth += character == "<"
-        if depth == 0:
+        if character == "<" or (character == "(" and opened):
+            opened.append(character)
+        elif not opened:
             short.append(character)
-        depth -= character == ">" and depth > 0
-    text = "".join(short).strip() or name
+        elif character == ")" and "(" in opened:
+            while opened.pop() != "(":
+                pass
+        elif character == ">" and opened[-1] == "<":
+            opened.pop()
+    text = "".join(short).strip()
+    if len(short) < len(name):  # a signature: its return type comes first
+        text = text.rpartition(" ")[2]
+        if wrapped := _WRAPPER.match(name):
+            text = kernel_name(wrapped[1])
+    text = text or name
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 

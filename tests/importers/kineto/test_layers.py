@@ -16,12 +16,26 @@ from profiler.kineto.operators import kernel_name
         ("void (anonymous namespace)::norm<half, 8u>(int)", "norm"),
         ("ampere_sgemm_128x64_nn", "ampere_sgemm_128x64_nn"),
         ("void f<a<b>, c>::g<d>(e<f>)", "f::g"),
+        ("void at::native::<unnamed>::layer_norm<float, (bool)0>(int)", "at::native::layer_norm"),
+        (
+            "std::enable_if<(((8)>(0)))&&is<T>::exists, void>::type vllm::norm<T, 8>(T*)",
+            "vllm::norm",
+        ),
+        (
+            "void cutlass::Kernel<cutlass_80_wmma_gemm>(cutlass_80_wmma_gemm::Params)",
+            "cutlass_80_wmma_gemm",
+        ),
+        (
+            "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<f<2>, g>>>(P)",
+            "flash::FlashAttnFwdSm90",
+        ),
+        ("a kernel of words", "a kernel of words"),
         ("()", "()"),
         ("", ""),
     ],
 )
 def test_kernel_names_lose_templates_and_parameters(full, short):
-    """What remains is the qualified name."""
+    """What remains is the qualified name, of wrappers that of the kernel they wrap."""
     assert kernel_name(full) == short
 
 

@@ -98,7 +98,7 @@ def test_versions_that_name_no_parents(tmp_path):
     found = [row for row in commands(loaded, "layer", "track", "device") if row[2] != "cpu:0"]
     assert found == [
         ("MatMul", "stream 0", "rocm:0"),
-        ("cutlass::Kernel", "stream 1", "rocm:0"),
+        ("Gemm", "stream 1", "rocm:0"),
     ]
     assert len(loaded.flows) == 0
 

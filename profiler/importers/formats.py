@@ -317,17 +317,23 @@ OPENVINO = Importer(
 )
 
 
-# --- Perfetto traces of any producer, if somebody says which of their tracks are devices.
+# --- Perfetto and Chrome traces of any producer, if somebody says which tracks are devices.
 
 
-_PERFETTO_ACCEPTS = "a Perfetto trace of any producer, with --import device=REGEX"
+_PERFETTO_ACCEPTS = "a Perfetto or Chrome trace of any producer, with --import device=REGEX"
+
+
+def _is_any_trace(_path: Path, head: bytes) -> bool:
+    from profiler.kineto import is_chrome_of_another
+
+    return head[:1] == b"\n" or is_chrome_of_another(head)
 
 
 PERFETTO = Importer(
     name="perfetto",
-    title="Perfetto with device=REGEX",
+    title="Perfetto/Chrome: device=REGEX",
     accepts=_PERFETTO_ACCEPTS,
-    recognises=lambda _path, head: head[:1] == b"\n",
+    recognises=_is_any_trace,
     read=reader(_PACKAGE, _PERFETTO_ACCEPTS, reads="perfetto:read_run"),
     options=(
         Option(
@@ -344,7 +350,8 @@ PERFETTO = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches"}),
-    seen="traces of track events; those with GPU render stages are read as torch.profiler's",
+    seen="traces of track events; those with GPU render stages are read as torch.profiler's; "
+    "TensorFlow's timelines",
     if_asked=True,
 )
 

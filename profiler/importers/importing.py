@@ -26,6 +26,7 @@ from profiler.importers.archive import ACCEPTS, heads_in, is_archive
 from profiler.importers.formats import IMPORTERS
 from profiler.importers.importer import Importer, Option, head_of, only_path, recognised_by
 from profiler.importers.refusals import likeness, refuse
+from profiler.kineto import is_chrome_of_another
 from profiler.plugins import plugins
 from profiler.text import check_run_name, run_name_of
 from profiler.trace.compression import Compression
@@ -167,20 +168,24 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     return found
 
 
-def asked_for(path: Path, options: Mapping[str, object]) -> Importer | None:
-    """The importer that reads such a file only on request, if `options` contain one of its
-    options."""
-    head = head_of(path)
-    return next(
-        (
-            one
-            for one in importers()
-            if getattr(one, "if_asked", False)
-            and options.keys() & {option.name for option in one.options}
-            and one.recognises(path, head)
-        ),
-        None,
-    )
+def importer_of(paths: Sequence[Path], options: Mapping[str, object]) -> Importer | None:
+    """The importer that recognises every path. If it lacks one of the options, or there is none,
+    that which reads such a file only on request, if it has one of them."""
+    found = recognised(paths)
+    if len(paths) > 1 or (found is not None and options.keys() <= _names_of_options(found)):
+        return found
+    asked = _on_request(paths[0], head_of(paths[0]))
+    return asked if asked is not None and options.keys() & _names_of_options(asked) else found
+
+
+def _on_request(path: Path, head: bytes) -> Importer | None:
+    """The importer that reads such a file only on request."""
+    there = (one for one in importers() if getattr(one, "if_asked", False))
+    return next((one for one in there if one.recognises(path, head)), None)
+
+
+def _names_of_options(importer: Importer) -> set[str]:
+    return {option.name for option in importer.options}
 
 
 def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
@@ -243,12 +248,10 @@ def _of_all(
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
     """The importer that recognises `paths`; if none does, the only one that has all given
     `options`. Raises InputError, with what the first path looks like, if there is none."""
-    found = recognised(paths) or (asked_for(paths[0], options) if len(paths) == 1 else None)
+    found = importer_of(paths, options)
     if found is not None:
         return found
-    able = [
-        one for one in importers() if options and options.keys() <= {o.name for o in one.options}
-    ]
+    able = [one for one in importers() if options and options.keys() <= _names_of_options(one)]
     if len(able) == 1:
         return able[0]
     for path in paths:
@@ -261,9 +264,16 @@ def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
 def unread(path: Path) -> InputError:
     """The error for a path that no importer reads: what it looks like, which formats are read, and
     what to give instead if known."""
+    head = head_of(path)
+    looks = f"{path} looks like {likeness(path, head)}"
+    if is_chrome_of_another(head):
+        return InputError(
+            f"{looks}: say which of its processes or threads are devices, --import device=REGEX, "
+            "with a regular expression that finds their names"
+        )
     formats = ", ".join(getattr(one, "title", "") or one.name for one in importers())
     return InputError(
-        f"{path} looks like {likeness(path, head_of(path))}, which is not read here. Formats: "
+        f"{looks}, which is not read here. Formats: "
         f"bundle, Perfetto trace, {formats}. `profile-sd3 import --list` says which file to give "
         "of each"
     )

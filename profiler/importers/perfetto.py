@@ -1,22 +1,26 @@
-"""Import a Perfetto trace of any producer, with some tracks as devices.
+"""Import a Perfetto or Chrome trace of any producer, with some tracks as devices.
 
     import_trace(Path("app.pftrace"), Path("traces"), options={"device": r"GPU (\\d+)"})
 
 Slices on these tracks are work, and each track is a stream. All other slices are ranges of host
 threads; those with a flow to work are its launches. Nothing is inferred from names: without
-`device` all slices are the host's, its commands and the ranges that calls are taken from.
+`device` all slices are the host's, its commands and the ranges that calls are taken from. In Chrome
+JSON a track is a thread, with the names of process and thread; its flows are not read.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import ForeignRunBuilder
+from profiler.importers.chrome_rows import read_rows
+from profiler.importers.foreign_run import ForeignRunBuilder, drops_of
 from profiler.importers.gpu_calls import (
     KINDS,
     LATEST,
@@ -30,12 +34,15 @@ from profiler.importers.gpu_calls import (
     global_ids,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
+from profiler.importers.importer import head_of
+from profiler.kineto.operators import Scalar
 from profiler.trace.columns import Int64s, TraceColumns, TrackRow, read_trace
 from profiler.trace.events import Drop, DropKind, DropReason
-from profiler.trace.manifest_fields import Device
+from profiler.trace.manifest_fields import Device, HealthNote
 
 _NAMED = 8  # tracks in a message
 _NONE = -1
+_PACKET = b"\n"
 _LONGEST = 1000  # characters of a name that the expression is matched with
 
 
@@ -43,7 +50,7 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
     """Read one trace. `device` matches the tracks of devices, `submodules` are the names of slices
     that are calls, separated by commas. Raises InputError if it cannot be read, no track matches or
     there is no slice."""
-    trace = read_trace(path)
+    trace = read_trace(path) if head_of(path)[:1] == _PACKET else _chrome_trace(path)
     number = _devices(path, trace, device)
     given = asked_for(submodules)
     on_device = number[trace.slices.track] != _NONE
@@ -70,7 +77,84 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
         placed=Devices(place.reshape(-1), names),
         devices={name: Device() for name in names},
     )
-    return gpu_run(ForeignRunBuilder("perfetto", path.stem, path, None), recorded, machine)
+    run = gpu_run(ForeignRunBuilder("perfetto", path.stem, path, None), recorded, machine)
+    if isinstance(trace, _ChromeTrace):
+        run.health = (*run.health, *trace.health)
+    return run
+
+
+# --- Chrome JSON as the same columns: complete events, and begins with their ends.
+
+
+_ENDS = "Ee"  # of a thread, or of what has the same id
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """Slices in order of their begin; `duration_ns` is -1 for one that never ends."""
+
+    track: Int64s
+    start_ns: Int64s
+    duration_ns: Int64s
+    name: Int64s
+
+    def __len__(self) -> int:
+        return len(self.track)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChromeTrace:
+    """What is read of Chrome JSON: as in `TraceColumns`, and notes on text that was damaged."""
+
+    tracks: tuple[TrackRow, ...]
+    strings: tuple[str, ...]
+    slices: _Slices
+    flows: Int64s
+    drops: tuple[Drop, ...]
+    health: tuple[HealthNote, ...]
+
+
+def _chrome_trace(path: Path) -> _ChromeTrace:
+    rows, health = read_rows(path)
+    named = {(row.name, row.pid, row.tid): row.named for row in rows if row.ph == "M"}
+    processes = {pid: name for (what, pid, _), name in named.items() if what == "process_name"}
+    timed = [row for row in rows if row.ph and row.ph in "XBbEe"]
+    kept = sorted((row for row in timed if row.start_ns >= 0), key=lambda row: row.start_ns)
+    pids: dict[Scalar, int] = {}
+    tracks: dict[tuple[Scalar, Scalar], TrackRow] = {}
+    names: dict[str, int] = {}
+    ongoing: defaultdict[int, list[int]] = defaultdict(list)
+    found: list[list[int]] = []  # track, start, length, name
+    for row in kept:
+        lane = f"id {row.id}" if row.ph in "be" else row.tid
+        track = tracks.get((row.pid, lane))
+        if track is None:
+            thread = named.get(("thread_name", row.pid, row.tid)) or lane
+            name = f"{processes.get(row.pid) or row.pid} {thread}"
+            number, pid = len(tracks), pids.setdefault(row.pid, len(pids))
+            track = TrackRow(number, name, "thread", _NONE, "", pid, number)
+            tracks[row.pid, lane] = track
+        begun = ongoing[track.uuid]
+        if row.ph not in _ENDS:
+            length = row.duration_ns if row.ph == "X" else _NONE
+            begun += [] if row.ph == "X" else [len(found)]
+            place = names.setdefault(row.name, len(names))
+            found.append([track.uuid, row.start_ns, length, place])
+        elif begun:
+            one = found[begun.pop()]
+            one[2] = row.start_ns - one[1]
+    lost, reason = len(timed) - len(kept), DropReason.NO_TIME
+    return _ChromeTrace(
+        tracks=(*tracks.values(),),
+        strings=(*names,),
+        slices=_Slices(*np.array(found, dtype=np.int64).reshape(-1, 4).T.copy()),
+        flows=np.zeros((0, 2), dtype=np.int64),
+        drops=(*drops_of(DropKind.DROPPED_EVENTS, lost, "events", reason, path.name),),
+        health=health,
+    )
+
+
+_Trace = TraceColumns | _ChromeTrace
 
 
 def _is_loss(drop: Drop) -> bool:
@@ -98,7 +182,7 @@ def _check_times(path: Path, ends: Int64s, api: Api) -> None:
         )
 
 
-def _devices(path: Path, trace: TraceColumns, device: str) -> Int64s:
+def _devices(path: Path, trace: _Trace, device: str) -> Int64s:
     """The device number of each track, -1 for host tracks."""
     try:
         pattern = re.compile(device)
@@ -125,25 +209,25 @@ def _name(track: TrackRow) -> str:
     return track.name[:_LONGEST]
 
 
-def _ends(trace: TraceColumns, rows: Int64s) -> Int64s:
+def _ends(trace: _Trace, rows: Int64s) -> Int64s:
     slices = trace.slices
     length = slices.duration_ns[rows]
     return np.where(length < 0, NO_TIME, slices.start_ns[rows] + length)
 
 
-def _pids(trace: TraceColumns, rows: Int64s) -> Int64s:
+def _pids(trace: _Trace, rows: Int64s) -> Int64s:
     known = [_NONE if track.pid is None else track.pid for track in trace.tracks]
     return np.array([*known, _NONE], dtype=np.int64)[trace.slices.track[rows]]
 
 
-def _threads(trace: TraceColumns, rows: Int64s) -> Int64s:
+def _threads(trace: _Trace, rows: Int64s) -> Int64s:
     """The global thread id of each row; a track without a thread counts as one."""
     known = [at if track.tid is None else track.tid for at, track in enumerate(trace.tracks)]
     tid = np.array([*known, 0], dtype=np.int64)[trace.slices.track[rows]]
     return global_ids(_pids(trace, rows), tid)
 
 
-def _work(trace: TraceColumns, rows: Int64s, number: Int64s, launch: Int64s) -> Work:
+def _work(trace: _Trace, rows: Int64s, number: Int64s, launch: Int64s) -> Work:
     names = Names()
     track = trace.slices.track[rows]
     used, place = np.unique(trace.slices.name[rows], return_inverse=True)
@@ -162,7 +246,7 @@ def _work(trace: TraceColumns, rows: Int64s, number: Int64s, launch: Int64s) -> 
     )
 
 
-def _api(trace: TraceColumns, rows: Int64s) -> Api:
+def _api(trace: _Trace, rows: Int64s) -> Api:
     names = Names()
     used, place = np.unique(trace.slices.name[rows], return_inverse=True)
     return Api(
@@ -177,7 +261,7 @@ def _api(trace: TraceColumns, rows: Int64s) -> Api:
     )
 
 
-def _marks(trace: TraceColumns, rows: Int64s, given: Sequence[str]) -> Marks:
+def _marks(trace: _Trace, rows: Int64s, given: Sequence[str]) -> Marks:
     ends = _ends(trace, rows)
     kept = rows[ends > trace.slices.start_ns[rows]]
     known = MarkTexts()

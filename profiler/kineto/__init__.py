@@ -17,6 +17,7 @@ __all__ = [
     "Packed",
     "PackedError",
     "holds_trace",
+    "is_chrome_of_another",
     "is_perfetto",
     "is_trace",
     "message_fields",
@@ -54,6 +55,7 @@ _OWN = (  # categories in a list of events without an object around it
     rb'"cat"\s*:\s*"(?:cpu_op|Operator|user_annotation|python_function|(?:cuda_)?[rR]untime|'
     rb'[kK]ernel|(?:gpu_)?[mM]em(?:cpy|set))"'
 )
+_PHASE = rb'"ph"\s*:\s*"'
 _ORT = rb'"cat"\s*:\s*"(?:Session|Node)"'
 _OTHERS = rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d|HOST<|DEVICE<)'  # XLA's viewer, unitrace
 
@@ -67,6 +69,16 @@ def is_trace(head: bytes) -> bool:
     if text[:1] == b"{":
         return any(key in text for key in _KEYS) and not re.search(_OTHERS, text)
     return text[:1] == b"[" and bool(re.search(_OWN, text)) and not re.search(_ORT, text)
+
+
+def is_chrome_of_another(head: bytes) -> bool:
+    """Whether a file with this start is Chrome JSON without a mark of torch's or ONNX Runtime's."""
+    text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    marks = re.search(_OWN, text) or re.search(_ORT, text) or any(key in text for key in _KEYS[1:])
+    return not marks and (
+        (text[:1] == b"{" and _KEYS[0] in text)
+        or (text[:1] == b"[" and re.search(_PHASE, text) is not None)
+    )
 
 
 _PACKET, _BYTES, _VARINT = b"\n", 2, 0

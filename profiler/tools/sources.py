@@ -113,10 +113,9 @@ def resolve(
     cannot be read, has no run, or is not recognised by any importer, and for options that no
     importer used here has, or whose value is wrong.
     """
-    found = [_found(tuple(paths)) for paths in names]
+    found = [_found(tuple(paths), options) for paths in names]
     if not options:
         return found
-    found = [_asked_for(each, options) for each in found]
     used = [each.newest.foreign.importer for each in found if each.newest.foreign is not None]
     if not used:
         named = ", ".join(options)
@@ -129,10 +128,10 @@ def resolve(
     return [_given(each, options) for each in found]
 
 
-def _found(paths: tuple[Path, ...]) -> Found:
+def _found(paths: tuple[Path, ...], options: Mapping[str, object]) -> Found:
     path = paths[0]
     if len(paths) > 1:
-        found = _of_importer(paths)
+        found = _of_importer(paths, options)
         if found is None:
             named = ", ".join(map(str, paths[:3]))
             raise InputError(
@@ -143,14 +142,14 @@ def _found(paths: tuple[Path, ...]) -> Found:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            return _folder(path)
+            return _folder(path, options)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: give a bundle or a folder of bundles") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     if not stat.S_ISREG(mode):
         raise InputError(f"{path} is neither a file nor a folder: give a bundle or a trace")
-    found = _of_importer(paths)
+    found = _of_importer(paths, options)
     if found is not None:
         return found
     from profiler.importers.importer import head_of
@@ -163,12 +162,12 @@ def _found(paths: tuple[Path, ...]) -> Found:
     return Found(path, (Source(path, Kind.TRACE),))
 
 
-def _folder(path: Path) -> Found:
+def _folder(path: Path, options: Mapping[str, object]) -> Found:
     if is_parquet_run(path):
         return Found(path, (Source(path, Kind.PARQUET),))
     bundles = search(path)
     if not bundles.whole and not bundles.is_one_run:
-        found = _of_importer((path,))
+        found = _of_importer((path,), options)
         if found is not None:
             return found
     if not bundles.whole and not bundles.unfinished:
@@ -189,26 +188,17 @@ def _folder(path: Path) -> Found:
     return Found(path, tuple(sources), bundles.unfinished)
 
 
-def _of_importer(paths: tuple[Path, ...]) -> Found | None:
-    """The run of the importer that recognises the paths, if one does."""
+def _of_importer(paths: tuple[Path, ...], options: Mapping[str, object]) -> Found | None:
+    """The run of the importer that reads the paths with these options, if one does."""
     # These modules know every format, which no bundle needs.
-    from profiler.importers.importing import recognised
+    from profiler.importers.importing import importer_of
 
-    importer = recognised(paths)
+    importer = importer_of(paths, options)
     return None if importer is None else _foreign(importer, paths)
 
 
 def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:
     return Found(paths[0], (Source(paths[0], Kind.FOREIGN, Foreign(importer, paths)),))
-
-
-def _asked_for(found: Found, options: Mapping[str, object]) -> Found:
-    """Treat a Perfetto trace as foreign if options of an importer for it are given."""
-    from profiler.importers.importing import asked_for
-
-    source = found.newest
-    asked = asked_for(source.path, options) if source.kind is Kind.TRACE else None
-    return found if asked is None else _foreign(asked, (source.path,))
 
 
 def _given(found: Found, options: Mapping[str, object]) -> Found:

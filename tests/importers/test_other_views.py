@@ -261,6 +261,43 @@ def test_any_perfetto_trace_is_read_if_the_user_says_what_devices_are(tmp_path):
     assert len(load(path).commands) == 21
 
 
+def timeline(form):
+    """Kernels of 80 µs on two streams and a copy, as TensorFlow's timelines have them, in a step of
+    a thread that begins and ends; times are in µs from 1970."""
+    base = 1_490_280_130_000_000
+    events = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        for pid, name in enumerate(("/gpu:0/stream:12 Compute", "/gpu:0/stream:13 Compute", "app"))
+    ]
+    events += [
+        {"ph": "X", "cat": "Op", "name": name, "pid": pid, "tid": 0, "ts": base + at, "dur": 80}
+        for name, pid, at in (("MatMul", 0, 10), ("MatMul", 1, 50), ("MEMCPYHtoD", 0, 200))
+    ]
+    events += [
+        {"ph": phase, "name": "unet", "pid": 2, "tid": "main", "ts": base + at}
+        for phase, at in (("B", 0), ("E", 300), ("E", 310))
+    ]
+    return events if form == "array" else {"traceEvents": events}
+
+
+@pytest.mark.parametrize("form", ["array", "object"])
+def test_any_chrome_trace_is_read_if_the_user_says_what_devices_are(form, tmp_path):
+    """Tracks have the names of their processes; without device= the error says how to give it."""
+    path = _written(tmp_path, "timeline.json", timeline(form))
+    run = load(import_trace(path, tmp_path / "out", options={"device": r"gpu:(\d)/stream"}))
+    work = _on(run, "gpu")
+    assert work["duration_ns"].to_list() == [80_000] * 3
+    assert work["track"].n_unique() == 2
+    assert analyze(run).devices.filter(device="gpu:0")["busy_ns"].to_list() == [200_000]
+    assert run.calls.select(pl.col("submodule").cast(pl.String), "duration_ns").rows() == [
+        ("unet", 300_000)
+    ]
+    with pytest.raises(InputError, match="--import device=REGEX"):
+        load(path)
+    with pytest.raises(InputError, match="/gpu:0/stream:12 Compute 0, /gpu:0/stream:13 Compute 0"):
+        import_trace(path, tmp_path / "out", options={"device": "TPU"})
+
+
 @pytest.mark.parametrize(("asked", "calls"), [("transformer", 1), ("launch", 10)])
 def test_without_a_device_all_slices_are_the_hosts(asked, calls, tmp_path):
     """Calls are the slices that were named; what ran within one is in it, on its thread."""

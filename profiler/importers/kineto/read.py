@@ -492,7 +492,8 @@ def run_of(
     if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
         raise InputError(
             f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
-            "torch.profiler.profile"
+            "torch.profiler.profile; if it is of another program, say which of its processes or "
+            "threads are devices, --import device=REGEX"
         )
     frames = Frames.of(trace)
     replays = _replays(trace, path, captures)

@@ -500,4 +500,9 @@ def test_kernels_of_myelin_and_convolutions_as_products_have_their_work(tmp_path
     shapes = analyze(imported(tmp_path, *paths)).shapes
     work = dict(zip(shapes["op_type"], shapes["flops"], strict=True))
     convolved = 2 * (16 * 8 * 8) * (4 * 3 * 3)
-    assert work == {"CaskGemmConvolution": convolved, "gemm": 2 * 10 * 64, "Relu": None, "Max": None}
+    assert work == {
+        "CaskGemmConvolution": convolved,
+        "gemm": 2 * 10 * 64,
+        "Relu": None,
+        "Max": None,
+    }

@@ -274,5 +274,5 @@ def _outside_nodes_change(found: Finding) -> Said:
     return said("Share buffers with the device; send several inputs a call")
 
 
-RULES = (Rule(outside_nodes, _outside_nodes, _outside_nodes_change),)
+RULES = (Rule(outside_nodes, _outside_nodes, _outside_nodes_change, section="calls"),)
 SENTENCES: Sentences = {AroundNodes: {AroundNodes.PART: "{name} {time_ns}"}}

@@ -187,7 +187,9 @@ _MAY_WAIT = said(
 )
 
 
-RULES = (Rule(exposed_collectives, _exposed_collectives, _change),)
+RULES = (
+    Rule(exposed_collectives, _exposed_collectives, _change, section="ranks", needs=("timeline",)),
+)
 
 
 # --- The columns of collectives and of who came last to them.

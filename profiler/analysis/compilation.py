@@ -246,5 +246,6 @@ RULES = (
         compilation,
         _compilation,
         said("Warm up with every shape; keep the compiler's cache between processes"),
+        section="time",
     ),
 )

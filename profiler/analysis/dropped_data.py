@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import Fact, Part
+from profiler.analysis.finding_text import rules
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import Sentences, label, worded_note
@@ -146,27 +147,16 @@ _ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to recor
 
 
 _NEEDED = {"timeline": said("start times")}  # codes that are not readers' words
-RULES_THAT_NEED: Mapping[str, frozenset[str]] = {
-    code: frozenset(rules.split())
-    for code, rules in {
-        "timeline": "cpu_fallback host_between_steps host_bound idle_device idle_gaps "
-        "exposed_collectives scheduler_sync straggler transfers_exposed",
-        "shapes": "elementwise_chains launch_bound norm_chains single_precision slow_products",
-        "launches": "blocking_copies host_bound idle_gaps scheduler_sync",
-        "memory": "decode_peak little_headroom",
-    }.items()
-}
-"""By code: the rules that find nothing, or hardly anything, without such data."""
 
 
-def unchecked(analysis: Analysis) -> dict[str, tuple[frozenset[str], str]]:
+def unchecked(analysis: Analysis) -> dict[str, tuple[set[str], str]]:
     """Return, by code of missing data, the rules that could not be checked, each once, and how to
     record that data, "" if unknown."""
     producer = analysis.inputs.run.info.producer
-    found: dict[str, tuple[frozenset[str], str]] = {}
-    seen = frozenset(finding.rule for finding in analysis.findings)  # these were
+    found: dict[str, tuple[set[str], str]] = {}
+    seen = {finding.rule for finding in analysis.findings}  # these were
     for code in _lacking(analysis):
-        some = RULES_THAT_NEED[code] - seen
+        some = {rule.name for rule in rules().values() if code in rule.needs} - seen
         if some:
             found[code] = some, _advice(code, producer, analysis)
         seen |= some

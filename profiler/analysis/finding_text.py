@@ -377,11 +377,15 @@ class Rule(Struct, frozen=True):
     """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says:
     templates with names of the evidence and of `Where`, or a function that makes them of a finding.
     `change` is what to do about it in at most 72 characters, or a function that makes it; None: the
-    whole recommendation. Its name is that of `find`."""
+    whole recommendation. `section` is the key of the section to read next. Without the data in
+    `needs` (codes of `Importer.capabilities`) it finds hardly anything. Its name is that of
+    `find`."""
 
     find: Callable[[Analysis], Finding | Iterable[Finding] | None]
     words: Words | Callable[[Finding], Words]
     change: Said | Callable[[Finding], Said | None] | None = None
+    section: str = ""
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -239,11 +239,17 @@ RULES = (
         _UNFUSED_ATTENTION,
         said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
     ),
-    Rule(norm_chains, _NORM_CHAINS, said("Use the framework's norm, or compile the block")),
+    Rule(
+        norm_chains,
+        _NORM_CHAINS,
+        said("Use the framework's norm, or compile the block"),
+        needs=("shapes",),
+    ),
     Rule(
         elementwise_chains,
         _elementwise_chains,
         said("Compile the submodule, or export activations as one operator"),
+        needs=("shapes",),
     ),
 )
 

@@ -495,14 +495,28 @@ _COPY_CHANGES: Mapping[object, Said] = {
 
 
 RULES = (
-    Rule(host_bound, host_bound_words, host_bound_change),
-    Rule(idle_gaps, _idle_gaps, _idle_gaps_change),
+    Rule(
+        host_bound,
+        host_bound_words,
+        host_bound_change,
+        section="idle",
+        needs=("timeline", "launches"),
+    ),
+    Rule(idle_gaps, _idle_gaps, _idle_gaps_change, section="idle", needs=("timeline", "launches")),
     Rule(idle_around, _IDLE_AROUND, said("Prepare the next request while this one runs")),
-    Rule(transfers_exposed, _transfers_exposed, _transfers_change),
+    Rule(
+        transfers_exposed,
+        _transfers_exposed,
+        _transfers_change,
+        section="idle",
+        needs=("timeline",),
+    ),
     Rule(
         idle_device,
         _IDLE_DEVICE_WORDS,
         said("Run guidance's branches or several requests on both devices"),
+        section="idle",
+        needs=("timeline",),
     ),
 )
 

@@ -406,6 +406,8 @@ RULES = (
         host_between_steps,
         _host_between_steps,
         lambda found: _BETWEEN_CHANGES.get(found.evidence.get("mostly")),
+        section="idle",
+        needs=("timeline",),
     ),
     Rule(
         scheduler_sync,
@@ -417,6 +419,8 @@ RULES = (
             ".cpu(), nonzero() in the scheduler or a callback) and keep those values on the host.",
         ),
         said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
+        section="idle",
+        needs=("timeline", "launches"),
     ),
 )
 

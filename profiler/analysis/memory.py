@@ -128,6 +128,8 @@ RULES = (
         little_headroom,
         _little_headroom,
         said("Quantize the largest submodule, or offload encoders when done"),
+        section="memory",
+        needs=("memory",),
     ),
     Rule(
         decode_peak,
@@ -140,6 +142,8 @@ RULES = (
             "in 16 bits, or after the denoiser's weights have left the device.",
         ),
         said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
+        section="memory",
+        needs=("memory",),
     ),
 )
 

@@ -499,5 +499,6 @@ RULES = (
         data_movement,
         _data_movement,
         lambda found: _LAYOUT_CHANGES[found.evidence.get("framework")],
+        section="roofline",
     ),
 )

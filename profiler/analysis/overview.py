@@ -43,6 +43,7 @@ from profiler.analysis.finding_text import (
     change,
     is_nothing,
     noun_of,
+    rules,
     words,
     works_behind,
 )
@@ -404,19 +405,6 @@ _SHAPES = (
     renamed(SHAPES, "bound", importance=2),  # phones hide these two
     renamed(SHAPES, "executions", importance=3),
 )
-_BY_SECTION = {
-    "calls": ("outside_nodes",),
-    "guidance": ("known_ahead", "negative_prompt", "recomputed", "separate_guidance", "step_cache"),
-    "idle": (
-        *("blocking_copies", "cpu_fallback", "host_between_steps", "host_bound", "idle_device"),
-        *("idle_gaps", "scheduler_sync", "transfers_exposed"),
-    ),
-    "memory": ("decode_peak", "little_headroom"),
-    "ranks": ("exposed_collectives", "straggler"),
-    "roofline": ("data_movement", "slow_products"),
-    "time": ("compilation", "encoder_dominates", "outlier_steps", "step_drift"),
-}
-_READ_NEXT = {rule: section for section, rules in _BY_SECTION.items() for rule in rules}
 _ELSE_NEXT = ("idle", "roofline", "shapes", "time")
 _MOST_NEXT = 2
 
@@ -649,7 +637,6 @@ def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
 def _next(advised: list[Finding], *, served: bool) -> tuple[str, ...]:
     """The sections to read next: those of requests and of the findings, else what most readers look
     at."""
-    found = ["requests"] * served + [
-        _READ_NEXT[finding.rule] for finding in advised if finding.rule in _READ_NEXT
-    ]
-    return tuple(dict.fromkeys([*found, *_ELSE_NEXT]))[:_MOST_NEXT]
+    found = ["requests"] * served
+    found += [rules()[one.rule].section for one in advised if one.rule in rules()]
+    return tuple(dict.fromkeys(filter(None, [*found, *_ELSE_NEXT])))[:_MOST_NEXT]

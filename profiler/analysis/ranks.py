@@ -102,6 +102,8 @@ RULES = (
             "ranks the same amount of work.",
         ),
         said("Find what this rank does beyond the others; check its clocks"),
+        section="ranks",
+        needs=("timeline",),
     ),
 )
 

@@ -508,7 +508,10 @@ def _recomputed(found: Finding) -> Words:
 
 
 _RECOMPUTED = Rule(
-    recomputed, _recomputed, said("Compute once, before the loop, what no step changes")
+    recomputed,
+    _recomputed,
+    said("Compute once, before the loop, what no step changes"),
+    section="guidance",
 )
 
 
@@ -541,6 +544,7 @@ _KNOWN_AHEAD = Rule(
     known_ahead,
     _known_ahead,
     said("Compute shift, scale and gate of all steps as one batch before the loop"),
+    section="guidance",
 )
 RULES = (_RECOMPUTED, _KNOWN_AHEAD)
 

@@ -143,6 +143,7 @@ _LAUNCH_BOUND = Rule(
         "larger images. CUDA graphs do not help here: they help where the host is the limit.",
     ),
     said("Launch fewer, larger commands: fuse, batch prompts and branches"),
+    needs=("shapes",),
 )
 
 
@@ -381,8 +382,14 @@ def _single_precision_change(found: Finding) -> Said:
 
 RULES = (
     _LAUNCH_BOUND,
-    Rule(slow_products, _slow_products, lambda found: _ADVICE[_sizes(found)][1]),
-    Rule(single_precision, _single_precision, _single_precision_change),
+    Rule(
+        slow_products,
+        _slow_products,
+        lambda found: _ADVICE[_sizes(found)][1],
+        section="roofline",
+        needs=("shapes",),
+    ),
+    Rule(single_precision, _single_precision, _single_precision_change, needs=("shapes",)),
 )
 
 

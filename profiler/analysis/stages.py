@@ -179,6 +179,7 @@ RULES = (
             "an accelerator, or beside the other encoders on a device of its own.",
         ),
         said("Cache the embeddings of repeated prompts"),
+        section="time",
     ),
     Rule(
         negative_prompt,
@@ -190,6 +191,7 @@ RULES = (
             "(negative_prompt_embeds), or encode both prompts as one batch.",
         ),
         said("Cache the embeddings of the negative prompt"),
+        section="guidance",
     ),
     Rule(
         separate_guidance,
@@ -201,6 +203,7 @@ RULES = (
             recommendation="Batch both branches in one call, or run them on two devices at once.",
         ),
         said("Batch both branches in one call"),
+        section="guidance",
     ),
 )
 

@@ -192,6 +192,9 @@ def _title(found: Finding) -> Iterator[str]:
 
 RULES = (
     Rule(
-        step_cache, _step_cache, said("Compare images and times at other thresholds of the cache")
+        step_cache,
+        _step_cache,
+        said("Compare images and times at other thresholds of the cache"),
+        section="guidance",
     ),
 )

@@ -645,8 +645,9 @@ RULES = (
             "that grows, and what else the machine does; measure again when it is warm.",
         ),
         said("Watch clocks, temperature and memory; measure again when it is warm"),
+        section="time",
     ),
-    Rule(outlier_steps, _outlier_steps, _outlier_change),
+    Rule(outlier_steps, _outlier_steps, _outlier_change, section="time"),
 )
 
 

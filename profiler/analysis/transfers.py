@@ -223,6 +223,8 @@ RULES = (
         blocking_copies,
         _blocking_copies,
         said("Copy into pinned memory, non_blocking=True; keep values on the device"),
+        section="idle",
+        needs=("launches",),
     ),
     Rule(
         cpu_fallback,
@@ -235,6 +237,8 @@ RULES = (
             "dynamic shape; export with another opset, replace the operator, or fold it away.",
         ),
         said("Export with another opset or type, so that the provider takes them"),
+        section="idle",
+        needs=("timeline",),
     ),
     Rule(
         provider_switches,

@@ -10,13 +10,13 @@ from msgspec.structs import astuple, replace
 
 import profiler
 from profiler.analysis import Finding, change, rules, words
-from profiler.analysis.dropped_data import RULES_THAT_NEED, unchecked
+from profiler.analysis.dropped_data import CONSEQUENCES, unchecked
 from profiler.analysis.finding_text import has_other_advice
 from profiler.analysis.findings import checked_text
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.result import Where
 from profiler.analysis.runtime import INSTEAD, Runtime, is_compiled, runtime_of
-from profiler.report import catalogue
+from profiler.report import catalogue, section_kinds
 from profiler.text import in_language
 from tests.analysis.asked import asked
 from tests.analysis.findings.cases import analyzed, command, gpu_call
@@ -154,6 +154,9 @@ def test_an_empty_answer_says_what_to_record():
     assert text.endswith(f"{len(some)} need shapes: Record with record_shapes=True")
 
 
-def test_rules_that_need_something_are_rules():
-    """Each name is a rule's, whatever it is found by."""
-    assert {name for some in RULES_THAT_NEED.values() for name in some} <= {*rules()}
+def test_what_rules_name_exists():
+    """The data that they need has a sentence for the report that lacks it, and the section to read
+    next is one of the report's."""
+    assert {code for rule in rules().values() for code in rule.needs} == {*CONSEQUENCES}
+    sections = {kind.key for kind in section_kinds()}
+    assert {rule.section for rule in rules().values()} - {""} <= sections

@@ -247,8 +247,9 @@ class ForeignRunBuilder:
             self.span("stage", stage, start, until - start, pipeline)
 
     def timeline(self, calls: Sequence[PlacedCall], name: str = "") -> None:
-        """Add calls as the next pipeline call, named `name` or like the first of them. They have no
-        common clock, so each starts when the one before ends."""
+        """Add calls as the next pipeline call, named `name` or like the first of them. It starts
+        when the pipeline call before ends, since they have no common clock; its calls keep their
+        distances."""
         number, by = 0, 0
         if self.spans:
             last = self.spans[-1]
@@ -287,13 +288,14 @@ class ForeignRunBuilder:
 
     def info(self, calls: Sequence[Call]) -> RunInfo:
         """Return the manifest's fields besides the calls."""
+        used = dict.fromkeys(call.device for call in calls)
         return RunInfo(
             producer=self.producer,
             pipeline=self.name if self.pipeline is None else self.pipeline,
             model=self.model,
             command_line=("profile-sd3", "import", str(self.source)),
             versions=dict(self.versions),
-            devices=self.devices,
+            devices=self.devices | {name: Device() for name in used if name not in self.devices},
             submodules=self._submodules(calls),
             settings=settings_without_prompts(self.settings),
             recording=structs.replace(self.recording, source=self.source.name, files=self.files),

@@ -13,8 +13,10 @@ import pytest
 from profiler import importers
 from profiler.errors import InputError
 from profiler.importers import import_trace, importing
+from profiler.importers.foreign_run import ForeignRunBuilder, TimedLayer, end_to_end
 from profiler.importers.formats import IMPORTERS
 from profiler.importers.importer import Importer
+from profiler.trace import Track
 
 from .kineto.traces import flux
 from .rbln.generator import Command, trace_bytes
@@ -38,16 +40,17 @@ def test_a_kineto_trace_is_recognised(tmp_path, name):
 
 @pytest.mark.parametrize("text", ["{}", "[1, 2]", '{"answer": 42}', "hello"])
 def test_an_unknown_file_gets_the_list_of_formats(tmp_path, text):
-    """The sentence names the file, every format by its title, and where to read what to give; it
-    stays short enough to be read."""
+    """The sentence names the file, every format by its title, and where to read what to give, and
+    little else."""
     path = tmp_path / "odd.json"
     path.write_text(text)
     with pytest.raises(InputError, match=r"odd\.json looks like .*torch\.profiler") as raised:
         import_trace(path, tmp_path)
     said = str(raised.value)
-    assert [one.title for one in importing.built_in() if one.title not in said] == []
+    titles = [one.title for one in importing.built_in()]
+    assert [title for title in titles if title not in said] == []
     assert "`profile-sd3 import --list`" in said
-    assert len(said) - len(str(path)) < 450
+    assert len(said) - len(str(path)) - len(", ".join(titles)) < 200
 
 
 def test_a_missing_file_is_an_input_error(tmp_path):
@@ -163,3 +166,10 @@ def test_a_killed_import_leaves_no_run(tmp_path, moment, count):
     bundle = import_trace(tmp_path / "trace.json", tmp_path / "traces")
     assert bundle == tmp_path / "traces" / "trace"
     assert (bundle / "merged.pb").is_file()
+
+
+def test_the_manifest_has_the_devices_of_calls():
+    """An importer that knows no more of a device than its name declares nothing."""
+    run = ForeignRunBuilder("toy", "toy", Path("a.toy"))
+    run.timeline([end_to_end("vae", Track("npu:0", "queue 0", "compute"), [TimedLayer("conv", 5)])])
+    assert [*run.info([one.call for one in run.calls]).devices] == ["cpu:0", "npu:0"]

@@ -512,6 +512,11 @@ def _spaced(name: str, value: Value) -> str:
     return text if isinstance(text, Said) else text.replace("\N{NO-BREAK SPACE}", " ")
 
 
+def extended(title: str, template: Said, found: Finding) -> str:
+    """Fill `template` with the evidence, and its `what` with the title."""
+    return filled(template, {"what": title, **texts(found)})
+
+
 def number(finding: Finding, name: str) -> float:
     """A number of the evidence; 0 if there is none of that name."""
     value = finding.evidence.get(name)

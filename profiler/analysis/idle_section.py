@@ -32,6 +32,19 @@ from profiler.analysis.finding_text import (
     value_range,
 )
 from profiler.analysis.host_activity import stalls_of
+from profiler.analysis.host_bound import (
+    HOST_WAIT,
+    LAUNCH_GAPS,
+    LOAD_AHEAD,
+    LOAD_AHEAD_TEXT,
+    LOOK_IN_GAPS,
+    PREPARE,
+    PREPARE_TEXT,
+    prepares_inputs,
+    waits_for_data_loader,
+    with_data_loader,
+    with_host,
+)
 from profiler.analysis.idle import (
     GAPS,
     GAPS_SHOWN,
@@ -45,22 +58,6 @@ from profiler.analysis.idle import (
     longest_wait,
 )
 from profiler.analysis.idle_causes import UNKNOWN_CAUSE, WaitCause
-from profiler.analysis.launch_bound import (
-    HOST_WAIT,
-    LAUNCH_GAPS,
-    LOAD_AHEAD,
-    LOAD_AHEAD_TEXT,
-    LOOK_IN_GAPS,
-    PREPARE,
-    PREPARE_TEXT,
-    host_bound,
-    host_bound_change,
-    host_bound_words,
-    prepares_inputs,
-    waits_for_data_loader,
-    with_data_loader,
-    with_host,
-)
 from profiler.analysis.question import table_named
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.step_outliers import cold_calls
@@ -495,13 +492,6 @@ _COPY_CHANGES: Mapping[object, Said] = {
 
 
 RULES = (
-    Rule(
-        host_bound,
-        host_bound_words,
-        host_bound_change,
-        section="idle",
-        needs=("timeline", "launches"),
-    ),
     Rule(idle_gaps, _idle_gaps, _idle_gaps_change, section="idle", needs=("timeline", "launches")),
     Rule(idle_around, _IDLE_AROUND, said("Prepare the next request while this one runs")),
     Rule(

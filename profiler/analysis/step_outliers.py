@@ -34,12 +34,12 @@ from profiler.analysis.finding_text import (
     Words,
     calls_of,
     end_to_end_ns,
+    extended,
     number,
     share,
     texts,
 )
 from profiler.analysis.host_activity import stalls_of
-from profiler.analysis.launch_bound import extended
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, steps_matrix

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from profiler.analysis.commands import CommandArrays
 from profiler.analysis.context import Inputs, shared, steps_of
 from profiler.analysis.document import Bars, Figure, Part
-from profiler.analysis.launch_bound import launch_bound_steps
+from profiler.analysis.host_bound import launch_bound_steps
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput, StepSource, StepSummary
 from profiler.analysis.step_matrix import (

@@ -29,8 +29,8 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.gains import replay_gains
 from profiler.analysis.health import is_damaged
+from profiler.analysis.host_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.idle import data_loader_times
-from profiler.analysis.launch_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.overview import advised
 from profiler.analysis.replay import Refusal
 from profiler.analysis.result import Analysis, Finding

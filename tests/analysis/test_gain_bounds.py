@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from profiler.analysis import launch_bound
+from profiler.analysis import host_bound
 from profiler.analysis.findings import words
 from profiler.prediction.ladder import ladder_of_analysis
 from tests.analysis.asked import asked
@@ -72,7 +72,7 @@ def test_waiting_between_calls_costs_the_lead_of_the_host(monkeypatch, replays, 
     the wait, within 1 %; of a run that cannot be replayed no less is said, and no more than the
     device was idle for the host."""
     if not replays:
-        monkeypatch.setattr(launch_bound, "replay_gains", lambda _: None)
+        monkeypatch.setattr(host_bound, "replay_gains", lambda _: None)
     long = QueuedCall("transformer", "cond", kernels=50, host=4_000, length=60_000)
     late = QueuedCall("transformer", "uncond", kernels=short, host=20_000, length=2_000)
 

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from profiler.analysis import Finding, WaitCause, change, rules
 from profiler.analysis.analyze import analyze
+from profiler.analysis.host_bound import MostlyBetween
 from profiler.analysis.idle_section import CAUSE_CHANGES
-from profiler.analysis.launch_bound import MostlyBetween
 from profiler.analysis.overview import advised, noted_times_facts
 from profiler.prediction.ladder import ladder_of_analysis
 from profiler.prediction.ladder_section import all_together

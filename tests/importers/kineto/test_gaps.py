@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.launch_bound import loading_ns
+from profiler.analysis.host_bound import loading_ns
 from profiler.importers import import_trace
 from profiler.importers.kineto import commands
 from profiler.importers.kineto.launches import Launches, launched_work

@@ -457,10 +457,13 @@ def launches_less(found: Finding) -> bool:
 
 
 def waits_longer_than_launches(found: Finding) -> bool:
-    """Whether a device waits for the host longer for each command than a launch takes: then it is
-    other work of the host, and fewer launches do not help."""
-    commands = number(found, "commands") if "commands" in found.evidence else 0
-    return bool(commands) and number(found, "host_wait_ns") / commands > LONGEST_LAUNCH
+    """Whether a device waits for the host longer than a launch takes, for each command or in long
+    gaps that are most of it: then it is other work of the host, and fewer launches do not help."""
+    wait, commands = number(found, "host_wait_ns"), number(found, "commands")
+    length = number(found, "gap_ns") - number(found, "stalls_ns")  # the wait holds no stalls
+    gaps = number(found, "gaps") - number(found, "stalls")
+    mostly = 2 * length > wait and length > LONGEST_LAUNCH * gaps
+    return mostly or (commands > 0 and wait > LONGEST_LAUNCH * commands)
 
 
 def with_data_loader(title: str, found: Finding) -> str:

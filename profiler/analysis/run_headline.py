@@ -536,6 +536,9 @@ def replay_facts(analysis: Analysis) -> Iterator[Fact]:
     graphs = recording.graphs if recording else None
     if graphs is None:
         return
+    if not graphs.kernels and graphs.replays:  # of a recorder that no capture helps
+        yield Fact(said("Graphs"), counted(graphs.replays, "replay"))
+        return
     if graphs.captured and not graphs.replays:
         note = said("launches that were captured and not run: the trace of a graph's capture")
         if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:

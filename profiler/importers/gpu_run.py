@@ -9,7 +9,8 @@ known if `emit_marks(record_shapes=True)` recorded them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -55,6 +56,7 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    Graphs,
     HealthNote,
     HealthRule,
     Recording,
@@ -410,6 +412,27 @@ def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Ite
         )
 
 
+_CAPTURED = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
+
+
+def _graphs(api: Api) -> Graphs | None:
+    """How many calls were captured into graphs, and how many launched graphs; None if none was
+    captured."""
+
+    def called(sought: Callable[[str], object]) -> Bools:
+        return np.isin(api.name, [code for code, name in enumerate(api.names) if sought(name)])
+
+    begins = called(lambda name: "StreamBeginCapture" in name)
+    ends = called(lambda name: "StreamEndCapture" in name)
+    if not begins.any() or not ends.any():
+        return None
+    order = np.lexsort((api.start, api.thread))
+    captures = np.cumsum(begins[order]) > np.cumsum(ends[order])
+    captured = captures & called(_CAPTURED.search)[order]
+    replays = called(lambda name: "GraphLaunch" in name)
+    return Graphs(captured=int(captured.sum()), replays=int(replays.sum()))
+
+
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
     """Fill `run` and return it. `recorded` has valid times, contains work if there is a device, and
     is shifted in place."""
@@ -440,7 +463,7 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
     run.all_traced = True
     run.versions = machine.versions
     run.devices |= machine.devices
-    run.recording = Recording(nvtx_domains=marks.speaking)
+    run.recording = Recording(nvtx_domains=marks.speaking, graphs=_graphs(api))
     run.clocks = Clocks(clock=machine.clock, base_ns=machine.base_ns)
     times = work.end - work.start, placing.work >= 0, launch < 0
     run.attribution = {

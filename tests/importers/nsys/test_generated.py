@@ -623,3 +623,36 @@ def test_layers_of_an_engine_are_operators(tmp_path):
     names = commands.sort("start_ns").select(pl.col("layer", "op_type").cast(pl.String)).rows()
     alone = "at::native::mul_kernel"
     assert names == [(copied, "Reformat"), (conv, "Conv"), (alone, alone)]
+
+
+def test_nobody_is_told_to_capture_graphs_that_were_captured(tmp_path):
+    """A program captures two launches and replays them: what it waits for is the capture, and the
+    finding is that, not that graphs would help."""
+    rows: list[object] = [
+        Call(0, 10_000, 1),
+        Kernel(11_000, 12_000, 1),
+        Call(20_000, 21_000, 2, "cudaStreamBeginCapture_v10000"),
+        Call(30_000, 31_000, 3),
+        Call(40_000, 41_000, 4, "cudaMemcpyAsync_v3020"),
+        Call(50_000, 51_000, 5, "cudaStreamEndCapture_v10000"),
+        Call(60_000, 90_000, 6, "cudaGraphInstantiate_v12000"),
+        *(Call(at, at + 1_000, at, "cudaGraphLaunch_v10000") for at in (91_000, 93_000)),
+        *(Graph(at + 2_000, at + 3_000, at, 1) for at in (91_000, 93_000)),
+    ]
+    run = imported(tmp_path, rows)
+    graphs = run.info.recording.graphs
+    assert (graphs.captured, graphs.replays) == (2, 2)
+    assert [one.rule for one in analyze(run).findings] == ["graph_capture"]
+
+
+def test_fewer_launches_are_no_answer_to_one_long_wait(tmp_path):
+    """A host launches 40 kernels at once, then does something else for 20 ms: the mean wait of a
+    kernel is that of a launch, but most of the wait is one gap."""
+    begins = [*(20_000 * at for at in range(40)), 20_800_000]
+    rows: list[object] = []
+    for number, at in enumerate(begins, 1):
+        rows += [Call(at, at + 5_000, number), Kernel(at + 10_000, at + 15_000, number)]
+    (found,) = [one for one in analyze(imported(tmp_path, rows)).findings if one.cost_ns]
+    assert found.rule == "host_bound"
+    assert found.evidence["host_wait_ns"] / found.evidence["commands"] < 1_000_000
+    assert "what the host does in the gaps" in words(found).recommendation

@@ -310,6 +310,8 @@ def _connected(row: Row) -> str:
 
 
 _INFO = re.compile(r"profiler_info_(\d{1,6})\.json")
+_DATABASE = re.compile(r"ascend_pytorch_profiler_(\d{1,6})\.db")  # of a rank
+_NAMED = 3  # files in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,20 +359,42 @@ def _sources(path: Path) -> Iterator[_Source]:
         if form is AscendForm.DATABASE:
             yield _Source(path, None, None, path)
             return
-        table = form is AscendForm.KERNELS
-        beside = {} if table else ascend_files(path.parent)
-        alone = AscendForm.TRACE not in beside or beside[AscendForm.TRACE].name != path.name
-        kernels = path if table else None if alone else beside.get(AscendForm.KERNELS)
-        yield _Source(path, None if table else path, kernels)
+        if form is AscendForm.KERNELS:
+            yield _Source(path, None, path)
+            return
+        beside = ascend_files(path.parent)
+        tables = beside.get(AscendForm.KERNELS, [])
+        own = len(tables) == 1 and [one.name for one in beside.get(AscendForm.TRACE, [])] == [
+            path.name
+        ]
+        yield _Source(path, path, tables[0] if own else None)
         return
     for folder in ascend_outputs(path):
         files = ascend_files(folder)
         if files:
             named = folder != path and folder.name in ASCEND_FOLDERS
             place = folder.parent if named else folder
-            text = files.get(AscendForm.TRACE), files.get(AscendForm.KERNELS)
-            database = files.get(AscendForm.DATABASE) if text == (None, None) else None
-            yield _Source(place, *text, database, _rank(place))
+            databases = files.pop(AscendForm.DATABASE, [])
+            numbers = [_DATABASE.fullmatch(one.name) for one in databases]
+            if not files and len(databases) > 1 and all(numbers):
+                for one, number in zip(databases, numbers, strict=True):
+                    yield _Source(one, None, None, one, int(number[1]) if number else None)
+                continue
+            text = (_only(files.get(form, [])) for form in (AscendForm.TRACE, AscendForm.KERNELS))
+            yield _Source(place, *text, None if files else _only(databases), _rank(place))
+
+
+def _only(files: Sequence[Path]) -> Path | None:
+    """The one file of its form in a folder, None if there is none. Raises InputError if there are
+    several: ranks of a job, slices of one export, or the same exported twice."""
+    if len(files) > 1:
+        names = ", ".join(one.name for one in files[:_NAMED])
+        raise InputError(
+            f"{files[0].parent} has {len(files)} files of one kind ({names}"
+            f"{', …' if len(files) > _NAMED else ''}): give one of them, or a folder in which each "
+            "rank of the job has a folder of its own"
+        )
+    return files[0] if files else None
 
 
 def _rank(folder: Path) -> int | None:

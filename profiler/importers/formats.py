@@ -105,9 +105,9 @@ def ascend_outputs(folder: Path) -> list[Path]:
     return sorted(one for one in folders if ascend_files(one))
 
 
-def ascend_files(folder: Path) -> dict[AscendForm, Path]:
-    """One file per form in a folder, the first by name."""
-    found: dict[AscendForm, Path] = {}
+def ascend_files(folder: Path) -> dict[AscendForm, list[Path]]:
+    """The files of each form in a folder, by name."""
+    found: dict[AscendForm, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         form = (
             ascend_form(head_of(path))
@@ -115,7 +115,7 @@ def ascend_files(folder: Path) -> dict[AscendForm, Path]:
             else None
         )
         if form is not None:
-            found.setdefault(form, path)
+            found.setdefault(form, []).append(path)
     return found
 
 

@@ -363,6 +363,28 @@ def test_databases_of_ranks_are_one_job(tmp_path):
     assert set(_work(run)["device"].cast(pl.String)) == {"rank0/npu:0", "rank1/npu:1"}
 
 
+def test_databases_of_ranks_in_one_folder_are_one_job(tmp_path):
+    """The number in a name is the rank; no database is left out."""
+    for rank in (0, 1):
+        _database(rank, tmp_path / "job")
+    run = _imported(tmp_path / "job", tmp_path / "out")
+    assert [one.rank for one in run.info.job.ranks] == [0, 1]
+    alone = (_imported(path, tmp_path / path.stem) for path in (tmp_path / "job").iterdir())
+    assert len(_work(run)) == sum(len(_work(one)) for one in alone)
+
+
+@pytest.mark.parametrize("names", [("a.json", "b.json"), ("op_1.csv", "op_2.csv")])
+def test_several_files_of_one_kind_are_refused(tmp_path, names):
+    """They may be ranks, slices of an export, or exported twice: none is left out silently."""
+    for name in names:
+        text = gzip.decompress(TABLE.read_bytes()).decode()
+        text = json.dumps(generated(device=0)) if name.endswith("json") else text
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=f"2 files of one kind .{', '.join(names)}.: give one"):
+        import_trace(tmp_path, tmp_path / "out")
+    assert len(_work(_imported(tmp_path / names[0], tmp_path / "out"))) > 1
+
+
 def test_a_damaged_database_is_one_sentence(tmp_path):
     path = _database(0, tmp_path)
     path.write_bytes(path.read_bytes()[:50_000])

@@ -19,7 +19,8 @@ from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, NS, STRING, Column, col, schema
 from profiler.run.run import Run
 from profiler.text import Said, count, counted, duration, filled, number, percent, said, sentence
-from profiler.trace.events import ROOT_DEVICE
+from profiler.trace.events import ROOT_DEVICE, DropReason
+from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import LARGEST, HealthAction, HealthNote, HealthRule
 
 
@@ -326,6 +327,7 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.BROKEN_OFF: _Sentence(
         "Text",
         "read {events}; the file breaks off at byte {at_byte}: what followed is missing",
+        {HealthAction.LEFT_OUT: "{name} breaks off: what followed is missing"},
     ),
 }
 
@@ -548,6 +550,13 @@ def is_sound(notes: tuple[HealthNote, ...]) -> bool:
     """Whether no rule of the check counted anything. Front ends, and traces of devices alone, are
     no damage."""
     return all(note.rule in (HealthRule.DEVICE_ONLY, HealthRule.FRONT_END) for note in notes)
+
+
+def notes_of(info: RunInfo) -> tuple[HealthNote, ...]:
+    """The notes of a run's check, and one for each file that its importer found to be cut."""
+    cut = [drop for drop in info.drops if drop.detail.code == DropReason.ENTRIES_CUT]
+    rule, action = HealthRule.BROKEN_OFF, HealthAction.LEFT_OUT
+    return (*info.health, *(HealthNote(rule=rule, action=action, worst=one.where) for one in cut))
 
 
 def is_damaged(notes: tuple[HealthNote, ...]) -> bool:

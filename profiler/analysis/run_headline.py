@@ -28,6 +28,7 @@ from profiler.analysis.health import (
     is_damaged,
     is_host_only,
     lacks_work,
+    notes_of,
 )
 from profiler.analysis.ranks import FEWEST_COLLECTIVES, slowest_rank
 from profiler.analysis.result import Accounting, Analysis
@@ -92,7 +93,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     what = said("{time} for {what}", what=_what(analysis), time=passed)
     if is_host_only(info.health):
         what = said("no GPU work recorded, times of the host: {what}", what=what)
-    elif is_damaged(info.health):
+    elif is_damaged(notes_of(info)):
         what = said("damaged recording: {what}", what=what)
     if only_captures(analysis):
         what = said("graph capture, not serving: {what}", what=what)

@@ -215,9 +215,9 @@ DAMAGED_EXIT = 3
 
 def damage_of(info: RunInfo) -> str:
     """Describe the damage that makes the times of a recording useless; "" if there is none."""
-    from profiler.analysis.health import sentence_of, worst_damage
+    from profiler.analysis.health import notes_of, sentence_of, worst_damage
 
-    note = worst_damage(info.health)
+    note = worst_damage(notes_of(info))
     return "" if note is None else str(sentence_of(note))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.health import sentence_of, worst_damage
+from profiler.analysis.health import notes_of, sentence_of, worst_damage
 from profiler.analysis.idle import DATA_LOADER
 from profiler.analysis.provenance import ARGUMENTS, generation_pairs, setting_pairs
 from profiler.compare.align import meeting, units_of
@@ -113,7 +113,7 @@ def _damaged(base: _Side, new: _Side) -> Iterator[Note]:
     """Note runs whose recording is damaged, because the damage may be the difference."""
     for side, runs in ((Side.BASE, base), (Side.NEW, new)):
         for run in runs:
-            note = worst_damage(run.info.health)
+            note = worst_damage(notes_of(run.info))
             if note is not None:
                 damage = str(sentence_of(note))
                 yield Note.of(ComparisonNote.DAMAGED, run=run.run_id, side=side, damage=damage)

@@ -28,7 +28,7 @@ from profiler.analysis.finding_text import (
     words,
 )
 from profiler.analysis.gains import replay_gains
-from profiler.analysis.health import is_damaged
+from profiler.analysis.health import is_damaged, notes_of
 from profiler.analysis.host_bound import launches_less, loads_first, waits_for_loading
 from profiler.analysis.idle import data_loader_times
 from profiler.analysis.overview import advised
@@ -513,7 +513,7 @@ def ladder_of_analysis(analysis: Analysis) -> Ladder | None:
     made = analysis.inputs.made
     if ladder_of_analysis not in made:
         run = analysis.inputs.run
-        if is_damaged(run.info.health):  # `predict` refuses it
+        if is_damaged(notes_of(run.info)):  # `predict` refuses it
             left = tuple(_left(analysis, ()))
             why = "the recording is damaged"
             made[ladder_of_analysis] = Ladder(run.run_id, 0.0, left=left, why_not=why)

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from profiler.analysis.analyze import assembled
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, Selection
-from profiler.analysis.health import worst_damage
+from profiler.analysis.health import notes_of, worst_damage
 from profiler.analysis.provenance import setting_pairs
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.self_check import check_times
@@ -687,7 +687,7 @@ def _quality(analysis: Analysis) -> Mapping[str, Any]:
         "drops": bool(missing),
         "residual": residual is not None and residual > RESIDUAL_LIMIT,
         "tracing_cost": cost is not None and cost > TRACING_LIMIT,
-        "damaged": worst_damage(analysis.inputs.run.info.health) is not None,
+        "damaged": worst_damage(notes_of(analysis.inputs.run.info)) is not None,
         "contradiction": any(check_times(analysis.inputs)),
     }
     return {

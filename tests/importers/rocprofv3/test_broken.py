@@ -12,11 +12,13 @@ from functools import partial
 import polars as pl
 import pytest
 
+from profiler.cli.runs import DAMAGED_EXIT
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.tools.sources import load
 from profiler.trace import UNKNOWN, DropKind
 from profiler.trace.manifest_fields import HealthRule
+from tests.command_line import refused
 
 from .generated import SUFFIX, Call, Kernel, Mark, Told, as_csv, as_document, as_json, as_rocpd
 
@@ -80,6 +82,21 @@ def test_half_a_csv_is_read_as_far_as_it_is_whole(tmp_path):
             run = load(import_trace(path, tmp_path / "traces"))
             assert 20 < len(kernels(run)) < 30
             assert dropped(run) == [(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events")]
+
+
+def test_a_cut_file_is_a_damaged_recording(tmp_path, cli):
+    """Of whatever format: the headline says so, `--strict` has its exit code, and gates refuse."""
+    folder = as_csv(told(), tmp_path / "csv")
+    text = (folder / "4242_kernel_trace.csv").read_bytes()
+    path = tmp_path / "x_kernel_trace.csv"
+    path.write_bytes(text[: text.index(b"mul_kernel", len(text) // 2)])
+    code, out, _ = cli("analyze", path, "--no-html", "--strict")
+    assert code == DAMAGED_EXIT
+    assert out.startswith("damaged recording: ")
+    code, _, error = cli("import", path, "--out", tmp_path / "runs", "--strict")
+    assert code == DAMAGED_EXIT
+    assert "x_kernel_trace.csv breaks off: what followed is missing" in error
+    refused(cli("predict", tmp_path / "runs", "--batch", "2"), "x_kernel_trace.csv breaks off")
 
 
 def test_rows_that_are_no_rows(tmp_path):

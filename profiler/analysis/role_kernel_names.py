@@ -119,7 +119,9 @@ _PRODUCT = (
     r"(?<!fb)gemm|gemv|mat_?mul|mul_?mat|cijk_|cublas|cutlass|nvjet|split_?k|wmma|dot_kernel"
     r"|(?<![a-z])(b|add|q)?mm(?![a-z])|marlin"
 )
-_OPTIMIZER = r"(?<![a-z])(fused_?)?(adam|adamw|sgd|lamb|lion|adagrad|adafactor|rmsprop)(?![a-z])"
+_OPTIMIZER = (
+    r"(?<![a-z])((?:fused|apply)_?)?(adam|adamw|sgd|lamb|lion|adagrad|adafactor|rmsprop)(?![a-z])"
+)
 _CACHE = r"(store|write|copy|reshape_and|concat_and|append).*cache"
 _GATED = (  # stands in no part but a gated mlp
     r"act_and_mul|unary_gated_op|swi?glu|geglu|(silu|gelu)_and_mul"
@@ -144,7 +146,7 @@ _FUNCTIONS: _Rules = (
     (r"(?<![a-z])moe", "mlp"),  # experts
     (r"(?<![a-z])(cub|rocprim|hipcub|thrust)::", "other"),  # of samplers, or of indices
     (r"split_embedding|bounds_check_indices|linearize_index", "embedding"),  # tables of FBGEMM
-    (_OPTIMIZER + r"|(?<![a-z])_foreach_|optimizer", "optimizer"),
+    (_OPTIMIZER + r"|(?<![a-z])_foreach_|^foreach(add|mul|div|sub)|optimizer", "optimizer"),
     (r"log_?softmax|cross_?entropy|nll_?loss|nllcriterion|_loss", "elementwise"),
     (_ATTENTION + "|soft_?max", "attention"),
     (_NORM, "norm"),
@@ -324,7 +326,8 @@ _WORDS: Mapping[Sort, str] = {
         complex reduce_l2 bias_add scale bias_dropout any all index_put masked_fill constant
         constant_of_shape trilu triu tril item _local_scalar_dense bitwise_not logical_not
         logical_and bitwise_and detach empty_like new_zeros new_ones new_full q_linear_add
-        q_linear_mul""",
+        q_linear_mul real_div reduce_sum_d lp_norm_update_v2 greater_equal logical_or muls adds
+        zero""",
     Sort.LAYOUT: """to _to_copy cast type_as view reshape _reshape_alias _unsafe_view flatten
         unflatten permute transpose t contiguous clone copy cat concat concatenate split
         split_with_sizes chunk slice select narrow unsqueeze squeeze expand expand_as repeat
@@ -333,9 +336,10 @@ _WORDS: Mapping[Sort, str] = {
         sym_size as_strided real imag view_as_complex view_as_real movedim swapaxes rearrange
         constant_pad_nd unfold fold hstack vstack take dynamic_slice dynamic_concat dynamic_insert
         dynamic_transpose dynamic_reshape copy_from copy_to reflection_pad2d replication_pad2d
-        col2im im2col lift shuffle padding no_op q_linear_concat""",
+        col2im im2col lift shuffle padding no_op q_linear_concat broadcast_to strided_slice_d
+        gather_v2 non_zero""",
     Sort.REORDER: """reorder_input reorder_output reformat memcpy_to_host memcpy_from_host memcpy
-        memset quantize_linear dequantize_linear dynamic_quantize_linear quantize_affine
+        memset trans_data quantize_linear dequantize_linear dynamic_quantize_linear quantize_affine
         dequantize_affine choose_qparams_affine quantize_per_tensor quantize_per_tensor_dynamic
         quantize_per_channel dequantize""",
     Sort.IDENTITY: "dropout identity feature_dropout alpha_dropout native_dropout",

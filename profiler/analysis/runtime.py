@@ -246,11 +246,19 @@ def is_rocm(device: str | None) -> bool:
     return device_kind(device or "") in ("rocm", "hip")
 
 
+_GRAPHS = {"rocm": "HIP", "hip": "HIP", "npu": "NPU"}  # by kind of device, what CUDA graphs are
+
+
+def _graphs_on(device: str | None) -> str:
+    return _GRAPHS.get(device_kind(device or ""), "CUDA")
+
+
 def for_device(text: str, device: str | None) -> str:
-    """`text`, with HIP graphs for CUDA graphs if the device is a GPU of AMD."""
-    if not isinstance(text, Said) or not is_rocm(device):
+    """`text`, with HIP or NPU graphs for CUDA graphs if the device is AMD's or Ascend's."""
+    kind = _graphs_on(device)
+    if not isinstance(text, Said) or kind == "CUDA":
         return text
-    return text.changed(lambda given: _CUDA_GRAPHS.sub("HIP", given))
+    return text.changed(lambda given: _CUDA_GRAPHS.sub(kind, given))
 
 
 _CUDA_GRAPHS = re.compile("CUDA(?= (graph|그래프))")
@@ -258,7 +266,7 @@ _CUDA_GRAPHS = re.compile("CUDA(?= (graph|그래프))")
 
 def graphs_of(analysis: Analysis) -> Said:
     """Return what one launch per call is called, for the run's runtime and devices."""
-    kind = "HIP" if any(map(is_rocm, analysis.run.devices)) else "CUDA"
+    kind = next((k for k in map(_graphs_on, analysis.run.devices) if k != "CUDA"), "CUDA")
     runtime = runtime_of(analysis)
     if runtime is Runtime.COMPILED:
         return said('{kind} graph per call (compiled already: mode="reduce-overhead")', kind=kind)

@@ -62,6 +62,7 @@ class _Kernel:
     """A row of the table of kernels; `device` is -1 if not known."""
 
     name: str
+    op_type: str
     core: str
     device: int
     stream: str
@@ -91,6 +92,7 @@ def _kernel(given: Mapping[str, object]) -> _Kernel:
     device = cell("Device_id")
     return _Kernel(
         name=cell("Name", "Op Name"),
+        op_type=cell("Type", "OP Type").strip("_"),
         core=cell("Accelerator Core", "Task Type"),
         device=int(device) if device.isdecimal() and len(device) <= _MOST_DEVICES else -1,
         stream=cell("Stream ID"),
@@ -117,7 +119,7 @@ def _rows_of(kernels: Iterable[_Kernel]) -> Iterator[Row]:
     """Turn kernels of a table into rows as of a trace; the process stands for the device."""
     for one in kernels:
         pid, stream = max(one.device, 0), one.stream or "communication"
-        args = RowArgs(dims=one.dims, types=one.types, task=one.core)
+        args = RowArgs(dims=one.dims, types=one.types, op_type=one.op_type, task=one.core)
         yield Row("X", "", one.name, pid, stream, one.time.ts, one.time.dur, args=args)
 
 
@@ -133,6 +135,8 @@ _NO_WORK = re.compile(
     re.I,
 )
 _COPY = re.compile(r"mem_?cpy|pcie_dma|^sdma", re.I)
+_KERNEL_OF_CALL = re.compile(r"aclnn[A-Za-z0-9]+_(?:\w+_)?([A-Z][A-Za-z0-9]*)(?:_[a-z]\w*)?")
+_KERNEL_OF_OPERATOR = re.compile(r"(?:trans_|\w+\d_)?([A-Z][A-Za-z0-9]*?(?:[a-z]V\d)?)_?\d*")
 _RANGE = re.compile(r"ProfilerStep#\d+|Optimizer\.|enumerate\(")
 
 
@@ -255,7 +259,8 @@ def _categorized(
         kernel = known.get((row.name, row.start_ns))
         core = str(args.task or "") if kernel is None else kernel.core
         if kernel is not None:
-            args.dims, args.types = kernel.dims, kernel.types
+            args.dims, args.types, args.op_type = kernel.dims, kernel.types, kernel.op_type
+        args.op_type = args.op_type or _type_of(row.name)
         args.stream = f"{row.tid} AI CPU" if core == _AI_CPU else str(row.tid)
         row.cat = "gpu_memcpy" if _COPY.search(f"{row.name} {core}") else "kernel"
     owners = {str(row.tid): row.pid for row in view.host}
@@ -275,6 +280,14 @@ def _categorized(
             "activities CPU and NPU, and export it as text"
         )
     return [*host, *view.runtime, *view.work], devices
+
+
+def _type_of(name: str) -> str:
+    """The type in the name of a kernel, "" if it has none: `aclnnMm_TransData_TransData` is of a
+    call, `trans_TransData_9` and `Conv2D1` are of an operator by its number, and their parts have
+    words after that: `ReduceSum7_MemSet`."""
+    found = _KERNEL_OF_CALL.fullmatch(name) or _KERNEL_OF_OPERATOR.fullmatch(name)
+    return found[1] if found else ""
 
 
 def _link(view: _TraceView) -> None:
@@ -415,7 +428,9 @@ def _of_database(found: Database) -> tuple[_TraceView, list[_Kernel]]:
         view.processes[row.pid], view.labels[row.pid] = _HARDWARE, f"NPU {task.device}"
         if task.shapes:
             inputs = _inputs(task.shapes, task.types)
-            kernels.append(_Kernel(row.name, core, task.device, str(row.tid), row, **inputs))
+            op_type = str(row.args.op_type or "") if row.args is not None else ""
+            stream = str(row.tid)
+            kernels.append(_Kernel(row.name, op_type, core, task.device, stream, row, **inputs))
         operator = found.operators.get(whole(row.args.connection if row.args else None, -1))
         if operator is not None:
             view.lead("async_npu", operator, row)
@@ -548,7 +563,7 @@ def _tasks(file: SqliteFile, texts: dict[int, str]) -> Iterator[Task]:
         _number(key): tuple(texts.get(_number(one), "") for one in values)
         for key, *values in file.rows(
             "COMPUTE_TASK_INFO",
-            ("globalTaskId", "name", "taskType", "inputShapes", "inputDataTypes"),
+            ("globalTaskId", "name", "opType", "taskType", "inputShapes", "inputDataTypes"),
         )
     }
     parts = {_number(key) for (key,) in file.rows("COMMUNICATION_TASK_INFO", ("globalTaskId",))}
@@ -560,9 +575,9 @@ def _tasks(file: SqliteFile, texts: dict[int, str]) -> Iterator[Task]:
         if key in parts or (holds and key not in kernels):
             continue
         task = texts.get(kind, "")
-        name, core, shapes, types = kernels.get(key, (task, task, "", ""))
+        name, op_type, core, shapes, types = kernels.get(key, (task, "", task, "", ""))
         row = _row("", name, (start, end), (f"npu {device}", stream))
-        row.args = RowArgs(connection=connection, task=core)
+        row.args = RowArgs(connection=connection, op_type=op_type, task=core)
         yield Task(row, device, core, shapes, types)
 
 

@@ -59,6 +59,7 @@ class Args(
         "warps": "warps per SM",
         "copied": "copy kind",
         "node": "graph node id",
+        "op_type": "OP Type",
     },
 ):
     """The parts of an event's `args` that are read; `dims` to `grid` are JSON, not decoded.
@@ -66,7 +67,8 @@ class Args(
     `finished` is false if an event had not ended; `launch_id` is torch-rbln's `correlation`;
     `collective` exists for some kernels, `occupancy` to `warps` for CUDA's; `copied` is the
     direction of a copy if its name lacks it (`direction`, with `size`, on MTIA), `node` the place
-    of work in its CUDA graph, and `annotation` or `name` the user's name for that."""
+    of work in its CUDA graph, and `annotation` or `name` the user's name for that; `op_type` is
+    the type that Ascend's tables have of a kernel."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -95,6 +97,7 @@ class Args(
     copied: Scalar = None
     node: Scalar = None
     annotation: Scalar = None
+    op_type: Scalar = None
     direction: Any = None
     size: Any = None
 

@@ -102,23 +102,24 @@ def test_a_compiled_run_is_not_advised_to_compile():
 _ROCM = Where(device="rank1/rocm:0", submodule="transformer")
 
 
-def test_graphs_of_amd_are_hip_graphs():
+@pytest.mark.parametrize(("device", "name"), [("rank1/rocm:0", "HIP"), ("npu:0", "NPU")])
+def test_graphs_of_others_have_their_names(device, name):
     """In every text that names CUDA graphs, in Korean too; NVIDIA's keep their name."""
     for rule, evidence in (
         ("launch_bound", {"device_time_share": 0.5}),
         ("host_bound", {"host_wait_ns": 9, "host_wait_share": 0.5, "commands": 1}),
         ("host_bound", {"host_wait_ns": 9, "host_wait_share": 0.5, "runtime": Runtime.COMPILED}),
     ):
-        found = Finding(rule, evidence, _ROCM)
+        found = Finding(rule, evidence, replace(_ROCM, device=device))
         cuda = replace(found, where=replace(_ROCM, device="cuda:0"))
         for text, of_cuda in (
             (words(found).recommendation, words(cuda).recommendation),
             (change(found), change(cuda)),
         ):
-            assert text == of_cuda.replace("CUDA graphs", "HIP graphs")
+            assert text == of_cuda.replace("CUDA graphs", f"{name} graphs")
             korean = in_language(text, catalogue("ko"))
             assert "CUDA" not in korean
-            assert ("HIP 그래프" in korean) == ("HIP graphs" in text)
+            assert (f"{name} 그래프" in korean) == (f"{name} graphs" in text)
         assert "CUDA graphs" in words(cuda).recommendation
 
 

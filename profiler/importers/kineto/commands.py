@@ -357,6 +357,8 @@ class CommandWriter:
         kernel = self._kernels.get(event.name)
         if kernel is None:
             kernel = self._kernels[event.name] = kernel_name(event.name)
+        if event.args is not None and event.args.op_type:
+            kernel = str(event.args.op_type)
         if operator is None or launch in self._shared:
             return kernel
         if operator.name == _COMMUNICATED:

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.tools.sources import load
@@ -88,6 +89,22 @@ def test_work_has_the_operator_that_the_flow_names(real, rows):
     found = Counter(_work(real)["op_type"].cast(pl.String))
     for name in ("aten::mul_", "aten::sqrt", "aten::addcdiv_", "aten::addcmul_"):
         assert found[name] == led[name] > 0
+
+
+def test_kernels_of_one_operator_have_the_types_in_their_names(real, rows):
+    """Without a table: what `aclnnMm_TransData_TransData` and `trans_TransData_9` convert is one
+    type, and moving of data; the numbers of operators are no part of a type."""
+    converted = [
+        _ns(row["dur"])
+        for row in rows
+        if row["ph"] == "X" and row["pid"] == 800 and re.search(r"_TransData(_\d+)?$", row["name"])
+    ]
+    analysis = analyze(real)
+    shapes = analysis.shapes.filter(op_type="TransData")
+    assert shapes["total_ns"].to_list() == [sum(converted)]
+    moved = analysis.roles.filter(role="data_movement")["total_ns"].sum()
+    assert sum(converted) < moved < analysis.roles["total_ns"].sum() * 0.7
+    assert {"Conv2D", "MatMulV2", "MaxPoolWithArgmaxV1", "MemSet"} <= {*analysis.shapes["op_type"]}
 
 
 def test_a_real_table_alone_gives_kernels_with_shapes(tmp_path):
@@ -223,6 +240,7 @@ def test_msprofs_table_names_the_device_and_cores(tmp_path):
     assert work["category"].cast(pl.String).to_list() == ["compute", "compute", "collective"]
     shapes = work["shapes"].cast(pl.String).to_list()
     assert shapes[:2] == ["in: float16[16,16] float16[16,16]", "in: int64[16]"]
+    assert work["op_type"].cast(pl.String).to_list() == ["MatMulV2", "TopK", "hcom_allReduce"]
 
 
 def test_folders_of_ranks_are_one_job(tmp_path):

@@ -75,7 +75,7 @@ IDLE: tuple[Column, ...] = (
     col(
         "idle_ns",
         NS,
-        "time in its span in which nothing ran on it: the sum of the next seven columns",
+        "time in its span in which nothing ran on it: the sum of launch_ns to before_after_ns",
         label="idle in its span",
         importance=16,
     ),

@@ -42,7 +42,7 @@ from profiler.trace.manifest import RunInfo
 
 
 class OfDevice(StrEnum):
-    """What a device's time of a stage was besides, where stages are means over devices."""
+    """What else a device's time in a stage was, if several devices ran its calls at once."""
 
     UNRECORDED = "unrecorded"
     UNALLOCATED = "unallocated"
@@ -298,8 +298,8 @@ def adds_up(activity: pl.DataFrame, bars: pl.DataFrame, keys: Sequence[str]) -> 
     return bool((found["elapsed_ns"] == found["together"].fill_null(0)).all())
 
 
-# --- What devices did in a stage in which calls ran on several at the same time: of each device
-# when it worked and what it waited for, as the tables of devices and of idle time have it.
+# --- What devices did in a stage, if calls ran on several at the same time: the work and the waits
+# of each device, as in the tables of devices and of idle time.
 
 
 _OTHER_WAITS = (

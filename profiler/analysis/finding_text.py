@@ -237,7 +237,7 @@ def _text(value: Any) -> str:
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
 _OF_ENGINES = ("tensorrt",)  # their layers and inferences are kernels of several functions
 _OF_DEVICES = ("operators", "roles", "blocks", "roofline", "roofline_roles", "split")
-_OF_CALLS = ("calls", "submodules", "devices")  # what the host launched for them, too
+_OF_CALLS = ("calls", "submodules")  # what the host launched for them, too
 
 
 def _labels(noun: Said, of_devices: Said, of_calls: Said, of_rows: Said) -> Mapping[str, Said]:

@@ -524,8 +524,8 @@ def _as_known(
 
 
 def _few_devices(devices: str) -> str:
-    """`rocm:0, rocm:1, rocm:2` → `3 × rocm`, and so of two ranks, whose names are long: a list
-    would be cut in its middle."""
+    """Shorten a list of devices that would not fit: `rocm:0, rocm:1, rocm:2` → `3 × rocm`. Names of
+    ranks are long: two are shortened."""
     names = devices.split(", ")
     of_ranks = len(names) > 1 and rank_of_device(names[0]) != NO_RANK
     if len(names) < _LISTED_DEVICES and not of_ranks:

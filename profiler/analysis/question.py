@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 
 # --- A table of an analysis: what it is, how it is made, and what reports show of it.
-#
-# TABLES = (Table("roles", "one role in a submodule", "time", ROLES, _roles,
-# rank=("-total_ns",)),)
 
 
 class FigureSpec(Struct, frozen=True):
@@ -92,13 +89,10 @@ class Table(Struct, frozen=True, eq=False):
         return frame.sort(names, descending=down, nulls_last=True, maintain_order=True)
 
 
-# --- Every table of an analysis, found in the folders of `profiler.analysis`.
-#
-# Modules of questions declare them as `TABLES`. They are imported when a table is first asked for.
-# A program registers tables of its own with `register`.
+# --- Every table of an analysis, found in the modules of `profiler.analysis`.
 
 
-_HOMES = ("profiler.analysis",)
+_PACKAGE = "profiler.analysis"
 _ORDER = (  # a tuple a line: the formatter keeps it
     *("pipelines", "stages", "compilations", "step_operators", "step_times"),
     *("step_outliers", "guidance", "redundant_work", "devices", "drops", "health"),
@@ -132,8 +126,9 @@ def question_modules() -> tuple[ModuleType, ...]:
     `profiler.analysis`."""
     return tuple(
         importlib.import_module(module.name)
-        for home in _HOMES
-        for module in pkgutil.walk_packages(importlib.import_module(home).__path__, f"{home}.")
+        for module in pkgutil.walk_packages(
+            importlib.import_module(_PACKAGE).__path__, f"{_PACKAGE}."
+        )
     )
 
 
@@ -178,8 +173,6 @@ def _by_name() -> dict[str, Table]:
     found: dict[str, Table] = {}
     for module in question_modules():
         for table in getattr(module, "TABLES", ()):
-            if not isinstance(table, Table):
-                continue  # tables of a run
             if table.name in found:
                 raise ValueError(f"two tables are called {table.name!r}")
             _refuse_taken(table)

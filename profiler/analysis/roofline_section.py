@@ -40,7 +40,7 @@ from profiler.trace.manifest_fields import Device
 
 
 class PeakSource(StrEnum):
-    """Where the peaks of a device are from."""
+    """The source of a device's peaks."""
 
     MEASURED = "measured"
     PUBLISHED = "published"

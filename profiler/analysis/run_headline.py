@@ -248,8 +248,9 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
     waits = [row for row in analysis.idle.rows(named=True) if row["device"] in names]
     alone = exposed_transfers(analysis.inputs)
     moved = [alone.get(row["device"], 0.0) for row in waits]
-    worked = _communicated if _communicate(analysis, devices) else _worked
-    did = joined(", ", worked(analysis, devices, name, moved))
+    did: str = _worked(devices, name, moved)
+    if _communicate(analysis, devices):
+        did = joined(", ", _communicated(analysis, devices, name, moved))
     cause, shares = _most(waits, total)
     phrase = _CAUSES.get(cause, _IDLE)
     if cause not in _CAUSES:
@@ -259,9 +260,7 @@ def _did(analysis: Analysis, devices: Sequence[Mapping[str, Any]], name: str) ->
     return said("{did} and {waits} {share}", did=did, waits=phrase[several], share=_range(shares))
 
 
-def _worked(
-    _: Analysis, devices: Sequence[Mapping[str, Any]], name: str, moved: Sequence[float]
-) -> Iterator[str]:
+def _worked(devices: Sequence[Mapping[str, Any]], name: str, moved: Sequence[float]) -> Said:
     """How busy devices were, and how much of that are transfers alone."""
     several, most = len(devices) > 1, max(moved, default=0)
     words = {"device": name, "busy": _range(row["utilization"] for row in devices)}
@@ -270,7 +269,7 @@ def _worked(
         words["works"] = said("are busy") if several else said("is busy")
     if most >= _WAITS:
         words["busy"] = said("{busy} ({alone} in transfers alone)", **words, alone=_range(moved))
-    yield said("{device} {works} {busy}", **words)
+    return said("{device} {works} {busy}", **words)
 
 
 def _communicated(

@@ -59,7 +59,7 @@ from profiler.run.run import Run
 from profiler.text import Value, filled, said
 from profiler.trace.events import CATEGORIES
 
-# --- Rules about ONNX Runtime sessions on several execution providers.
+# --- Rules about copies that hold the host, and about sessions on several execution providers.
 
 
 _SWITCHES = 8  # a call: in and out of the host once or twice is usual at either end of a graph
@@ -492,7 +492,7 @@ def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series)
     return table.select(typed(CPU_FALLBACK))
 
 
-# --- Columns of the tables of what devices did over time: gaps, busy shares, copies.
+# --- The columns of copies.
 
 
 COPIES: tuple[Column, ...] = (

@@ -400,7 +400,7 @@ def backend_of(part: Any, owner: Any = None) -> Backend:
         try:
             if backend.owns(part, owner):
                 return backend
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             if backend.name not in _failed:
                 _failed.add(backend.name)
@@ -424,7 +424,7 @@ def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
             found = backend.configured(pipeline, submodule, part)
             if found:
                 return parse_config({submodule: found}, "all", (submodule,)).of(submodule)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
     return SubmoduleOptions()
 
@@ -435,7 +435,7 @@ def device_facts(device: str) -> Device | None:
     for backend in backends():
         try:
             found = backend.device_facts(device)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
         else:
             if found is not None:

@@ -47,7 +47,7 @@ def described(value: Any) -> str:
     try:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return f"{_dtype_name(value.dtype)}[{','.join(map(str, value.shape))}]"
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
     return ""
 
@@ -57,7 +57,7 @@ def first_dimension(value: Any) -> int:
     try:
         shape = getattr(value, "shape", None)
         return int(shape[0]) if shape is not None and len(shape) > 0 else 0
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return 0
 

@@ -231,7 +231,7 @@ class HostPieces:
         piece = self._joined()
         try:
             self._bundle.add_host(piece, ROOT_DEVICE)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             self._lost[str(error)] = self._lost.get(str(error), 0) + len(piece)
 

@@ -68,7 +68,7 @@ class _Finder:
         try:
             self.leave_if_done()
             callback(module)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             self.wait(name, callback)
             let_pass(error)
             forget(name)

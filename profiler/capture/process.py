@@ -244,7 +244,7 @@ class Watchers:
                 self._add([backend])
                 if backend.name in self._by_backend and backend.name not in known:
                     self._watch(self._by_backend[backend.name])
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
                 notice(
                     f"the backend {backend.name} does not watch: {type(error).__name__}: {error}"
@@ -356,7 +356,7 @@ class SwitchedOn:
                 notice("interrupted in the first use of a model: nothing was recorded")
         except KeyboardInterrupt:
             return  # the process ends anyway
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             notice(f"the run could not be written whole: {error}")
 
     @property
@@ -415,7 +415,7 @@ class SwitchedOn:
                     if self._session is None:
                         self._session = self._open_session(self.settings, _script_name())
                     _tell(self.settings, bundle=str(self._session.directory))
-                except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+                except Exception as error:  # noqa: BLE001 - the user's program goes on
                     let_pass(error)
                     notice(f"not profiling: {error}")
                     _tell(self.settings, failed=str(error))

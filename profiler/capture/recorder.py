@@ -180,7 +180,7 @@ class DeviceTimes:
         for device, queue in self._queues.items():
             try:
                 self._wait(queue, device)
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 failures.append(error)
             finally:
                 _give_up(queue)
@@ -363,7 +363,7 @@ class Recorder:
         """Call our own `action(*arguments)` and return its result; None if it fails, see `lose`."""
         try:
             return action(*arguments)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             self.lose(where, error)
             return None

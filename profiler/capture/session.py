@@ -387,7 +387,7 @@ class RunFiles:
         for _, source in self._attached.staying():
             try:
                 yield from source.traces()
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
 
     def _put_host(self, writer: CallWriter, *, all_left: bool = False) -> None:

@@ -158,7 +158,7 @@ class CallWriter:
         try:
             for trace in source.traces():
                 self.put(trace)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
             self._unread.append(Drop(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
@@ -273,7 +273,7 @@ class CallWriter:
         try:
             counters = (*counters, *_ratio(trace.invocation))
             self._bundle.write_call(call, commands, counters)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             failure = _Failure(call.file_name, len(commands), str(error))
             self._failed.setdefault(call.index, failure)

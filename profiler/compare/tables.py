@@ -1,7 +1,4 @@
-"""Tables of a `Comparison`: columns, codes and the module paths that both sides share.
-
-`docs/diff.md` documents the same columns.
-"""
+"""Tables of a `Comparison`: columns, codes and the module paths that both sides share."""
 
 from __future__ import annotations
 
@@ -25,12 +22,6 @@ from profiler.run.columns import (
 )
 from profiler.text import NoteCode
 from profiler.trace.bootstrap import Resampled
-
-# --- The name under which each module is compared: the nearest module that both sides have.
-
-
-REST = "(rest)"  # what lies in no module that both sides have
-
 
 # --- Codes of comparisons: closed sets.
 
@@ -323,6 +314,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 # --- Module paths of two sides: matched at the nearest module that both have.
 
 
+REST = "(rest)"  # what lies in no module that both sides have
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])")
 _NOT_CALLED = frozenset(("ModuleList", "ModuleDict", "ParameterList", "ParameterDict"))
 

@@ -167,7 +167,7 @@ def _caught(work: Callable[..., Outcome]) -> Callable[..., Outcome]:
             return work(task, *shared)
         except ProfilerError as error:
             return _failed(path, error)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer, until it is mended
+        except Exception as error:  # noqa: BLE001 - the other files are read
             said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             return _failed(path, f"{path} cannot be read ({said})")
 

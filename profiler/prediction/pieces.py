@@ -491,7 +491,7 @@ class ReplayedCall(Struct, frozen=True, eq=False):
 
 
 def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
-    """Run `plan`, whose pieces start if the host's did."""
+    """Replay `plan`, whose pieces start when the host begins them."""
     flat = [*chain.from_iterable(plan.phases)]
     script, owner = _script(flat, paces)
     found = replay(recording, script, _lengths(recording, paces))

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 # --- The report of an analysis: every section that has something to show, in order.
 #
-# A section is a module of `profiler.report.sections` that declares a `SECTION`; it is found here.
+# Modules of `profiler.analysis` declare a section as `SECTION`; they are found here.
 
 
 _MAKES = "_figure"

@@ -220,7 +220,7 @@ class NotedCall:
 
     @property
     def nodes(self) -> NodeColumns:
-        """The nodes of its runs."""
+        """The nodes that ran in the call."""
         return NodeColumns.joined([run.nodes for run in self.runs])
 
 
@@ -404,7 +404,7 @@ class ProfileConverter:
         """Convert a profile; calls that cannot be read are a drop."""
         try:
             self._traces.extend(self._converted(segment))
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
             self.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)
@@ -665,7 +665,7 @@ class ProfiledPart:
             begin = self._clock.now_ns()
             try:
                 renewed = self._renew_in_time()
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
                 detail = Note.of(DropReason.SESSION_NOT_RENEWED, error=str(error))
                 self._converter.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)

@@ -353,7 +353,7 @@ def model_name(session: Any) -> str:
         return folder if stem == "model" and folder else stem
     try:
         return str(session.get_modelmeta().graph_name or "model")
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return "model"
 
@@ -425,7 +425,7 @@ class BareRun:
                 self._source.after(self._invocation)
             if not failed:
                 self._recorder.spent(self._invocation, self._invocation.end_ns)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             self._recorder.lose(self._bare.submodule, error)
 
@@ -738,7 +738,7 @@ class OnnxSessions:
                 return None
             begun = BareRun(recording, bare, session, name, original, arguments)
             begun.begin()
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             if begun is not None:
                 begun.end(failed=True)
             let_pass(error)
@@ -770,7 +770,7 @@ class OnnxSessions:
         """Open the operator source of a session, if its operators can be traced."""
         try:
             bare.source = self._open_source(recording, bare)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             recording.recorder.lose(bare.submodule, error, for_good=True)
         if bare.source is not None:

@@ -188,7 +188,7 @@ class CallHook:
         before = scope()
         try:
             return self._begun(args, kwargs, caller)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             enter(before)
             let_pass(error)
             self._hooks.recorder.lose(self._entry.submodule, error)
@@ -234,7 +234,7 @@ class CallHook:
         if opened.source is not None:
             try:
                 opened.source.before(invocation)
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
                 recorder.lose(self._entry.submodule, error)
                 invocation.drop_noted = True
@@ -333,7 +333,7 @@ def _guided(pipeline: Any) -> bool | None:
     from a scale that is missing before the first run."""
     try:
         return bool(pipeline.do_classifier_free_guidance)
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return None
 

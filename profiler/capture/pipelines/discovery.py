@@ -282,7 +282,7 @@ class NewPipelines:
             try:
                 with collection_waits():
                     attached = self._attach(pipeline)
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
                 notice(f"{type(pipeline).__name__} is not profiled: {error}")
                 attached = False

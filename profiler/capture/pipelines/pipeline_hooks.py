@@ -748,7 +748,7 @@ class Attachment:
         def open_or_lose(entry: Entry, *of: Any) -> OperatorSource | None:
             try:
                 return self._open_source(entry, *of)
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
                 self._recorder.lose(entry.submodule, error, for_good=True)
                 return None

@@ -54,7 +54,7 @@ def part_settings(part: Any) -> SubmoduleSettings | None:
     ignored."""
     try:
         found = backend_of(part).settings(part)
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return None
     return None if found == _NOTHING else found
@@ -89,7 +89,7 @@ def block_defaults(pipeline: Any) -> dict[str, Setting]:
         inputs: Any = getattr(blocks, "inputs", None)
         found = {one.name: one.default for one in inputs if isinstance(one.name, str)}
         return _DEFAULTS.setdefault(blocks, _plain(found))
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return {}
 
@@ -595,7 +595,7 @@ class Steps:
                 return NO_STEP
             values: list[float] = timesteps.tolist() if tensors else list(timesteps)
             return values.index(float(timestep)) if len({*values}) == len(values) else NO_STEP
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             return NO_STEP
 

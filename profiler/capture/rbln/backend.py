@@ -108,7 +108,7 @@ class ScriptRuntimes:
                     return False
                 self._seen.add(runtime)
                 self._process.use_parts([runtime], caller)
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
                 notice(f"a runtime outside pipelines is not recorded: {error}")
                 return False

@@ -225,7 +225,7 @@ class _Reports:
                 context = capture()
                 self._reports = context.__enter__()
                 self._context = context
-            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+            except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)
 
     def close(self) -> tuple[float, ...] | None:
@@ -238,7 +238,7 @@ class _Reports:
             report = self._reports[0]
             found = tuple(float(report.get(field) or 0) for *_, field in _REPORTED)
             return found if all(map(math.isfinite, found)) else None
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             return None
 

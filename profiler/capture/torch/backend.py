@@ -501,7 +501,7 @@ class ScriptModules:
             with collection_waits():
                 alive = [found for r in references if (found := r()) is not None]
                 self._hand_over(alive, caller)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             notice(f"modules outside pipelines are not recorded: {error}")
         return True

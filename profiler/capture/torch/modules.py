@@ -534,7 +534,7 @@ def _bytes_of(move: Move) -> int:
     """The number of bytes that a move will move; 0 for an unknown version of a library's hook."""
     try:
         return move.nbytes()
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return 0
 
@@ -624,7 +624,7 @@ def _features_below(module: Any) -> Iterator[str]:
         return
     try:
         base = module.base_model
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return
     for name, below in module.named_children():
@@ -641,7 +641,7 @@ def encoder_of(module: Any) -> Any:
         return None
     try:
         found = getattr(module, ENCODER)()
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return None
     below = found is not module and any(found is one for one in module.modules())

@@ -153,7 +153,7 @@ class StoppedSession:
                 found, after = self._read(self.trace, after)
         except (OSError, InputError, RuntimeError):
             failure = Note.of(DropReason.SESSION_UNREADABLE)
-        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+        except Exception as error:  # noqa: BLE001 - the user's program goes on
             let_pass(error)
             reason = f"{type(error).__name__}: {error}"
             failure = Note.of(DropReason.SESSION_NOT_CUT, error=reason)

@@ -27,7 +27,7 @@ def main() -> int:
     request = json.loads(sys.argv[1])
     try:
         _OPTIMIZERS[request["name"]](request)
-    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
+    except Exception as error:  # noqa: BLE001 - the parent reports it
         text = " ".join(str(error).split()) or type(error).__name__
         Path(request["error"]).write_text(text[:300], encoding="utf-8", errors="replace")
         return 1

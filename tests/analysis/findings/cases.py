@@ -1,7 +1,8 @@
 """Two and more runs for each rule: one that triggers it, and near misses that must not.
 
-A case is a function without arguments; `rule_cases` has all of them. It gives the `Analysis`, and
-where it triggers, a part of the evidence that the rule must give.
+A case is a function without arguments in a module `*_cases.py`, which `test_rules.py` imports;
+`CASES` has all of them. It gives the `Analysis` and, if it triggers the rule, a part of the
+evidence that the rule must give.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from profiler.analysis.result import ReportInput
 from profiler.analysis.roles import kind_cells
 from profiler.analysis.roofline import Bound, as_declared, bound_by, kind_bounds, profiles, works
 from profiler.analysis.table_text import on_devices, table
+from profiler.grammars.names import KERNEL_PREFIX, UNNAMED_SCOPE
 from profiler.run.columns import (
     BYTES,
     DATA_ONLY,
@@ -359,8 +360,8 @@ def _is_kernels_name() -> pl.Expr:
     """Whether an op type is the start of a kernel's name, up to its template or parameters, since
     the operator is unknown. XLA's operator `fusion` ran `fusion` and `fusion_6`."""
     name, cut = pl.col("op_type"), pl.col("op_type").str.ends_with(_CUT)
-    bare = pl.col("kernel").str.replace_all("(anonymous namespace)::", "", literal=True)
-    bare, shown = bare.str.strip_prefix("void "), name.str.strip_suffix(_CUT)
+    bare = pl.col("kernel").str.replace_all(UNNAMED_SCOPE, "").str.replace(KERNEL_PREFIX, "")
+    shown = name.str.strip_suffix(_CUT)
     ends = bare.str.slice(shown.str.len_chars()).str.contains(r"^\W") | cut
     return pl.col("shapes").is_null() & (bare.str.starts_with(shown) & ends).fill_null(value=False)
 

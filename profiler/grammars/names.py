@@ -52,6 +52,13 @@ _WORDS = {
     **dict.fromkeys(("send", "recv"), CollectiveKind.SEND_RECV),
 }
 _LETTERS = re.compile(r"[^a-z]")
+UNNAMED_SCOPE = r"(?:\(anonymous namespace\)|<unnamed>)::"
+KERNEL_PREFIX = (
+    r"^(?:void |std::enable_if<.*?>::type )?"
+    r"(?:(?:cutlass::(?:Kernel2?|device_kernel)|flash::enable_sm\w+)<)*"
+)
+"""What precedes the name of a kernel: its return type, and functions that run any kernel, which is
+their template argument."""
 _PARAMETERS = re.compile(r"[(<].*", re.DOTALL)
 _ANONYMOUS = "(anonymous namespace)::"
 

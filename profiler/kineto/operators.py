@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from profiler.files import decoded
-from profiler.grammars.names import is_collective
+from profiler.grammars.names import KERNEL_PREFIX, UNNAMED_SCOPE, is_collective
 from profiler.trace.events import Category
 
 # --- The result of a convolution from input, weight and arguments.
@@ -296,41 +296,31 @@ def is_compiling(name: str) -> bool:
     return _COMPILING.fullmatch(name) is not None
 
 
-_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
-_WRAPPER = re.compile(  # one function for all kernels, which are its template argument
-    r"(?:cutlass::(?:Kernel2?|device_kernel)|flash::enable_sm\w+)<([^,>]+)"
-)
+_PREFIX = re.compile(KERNEL_PREFIX)
+_UNNAMED = re.compile(UNNAMED_SCOPE)
 
 
 def kernel_name(name: str) -> str:
-    """A kernel's name without return type, template arguments and parameters; a wrapper's first
-    argument.
+    """A kernel's name without return type, template arguments and parameters; of CUTLASS that of
+    the kernel in its wrapper.
 
     `void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)` →
     `at::native::reduce_kernel`; `void cutlass::Kernel<cutlass_80_wmma_gemm>(…)` →
     `cutlass_80_wmma_gemm`.
     """
-    name = _UNNAMED.sub("", name.removeprefix("void "))
+    name = _UNNAMED.sub("", name)
+    bare = _PREFIX.sub("", name)
+    ends = "(,>" if name[: len(name) - len(bare)].endswith("<") else "("
+    depth = 0
     short: list[str] = []
-    opened: list[str] = []  # a `>` between parentheses within template arguments compares
-    for character in name:
-        if character == "(" and not opened and short:
+    for character in bare:
+        if character in ends and depth == 0 and short:
             break
-        if character == "<" or (character == "(" and opened):
-            opened.append(character)
-        elif not opened:
+        depth += character == "<"
+        if depth == 0:
             short.append(character)
-        elif character == ")" and "(" in opened:
-            while opened.pop() != "(":
-                pass
-        elif character == ">" and opened[-1] == "<":
-            opened.pop()
-    text = "".join(short).strip()
-    if len(short) < len(name):  # a signature: its return type comes first
-        text = text.rpartition(" ")[2]
-        if wrapped := _WRAPPER.match(name):
-            text = kernel_name(wrapped[1])
-    text = text or name
+        depth -= character == ">" and depth > 0
+    text = "".join(short).strip() or name
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 

@@ -540,3 +540,16 @@ def test_the_host_s_waits_are_recorded(tmp_path):
         (-1, "cpu:0", "thread 1 sync", "cudaDeviceSynchronize", 40_000),
     ]
     assert waits["stage"].to_list() == ["denoise", "decode"]
+
+
+def test_two_kernels_in_one_wrapper_are_two_rows(tmp_path):
+    """FlashAttention's and a product's kernels run in `cutlass::device_kernel`, as do two variants
+    of the product: none is called by the wrapper's name, and each has a row of its own."""
+    inside = ("flash::enable_sm90<flash::Fwd<1>>", "cutlass::Gemm<a, 1>", "cutlass::Gemm<b, 2>")
+    trace = Trace()
+    for at, name in zip((10, 20, 30), inside, strict=True):
+        trace.kernel(f"void cutlass::device_kernel<{name}>(Params)", at, 5)
+    shapes = analyze(trace.imported(tmp_path)).shapes
+    kinds = sorted(shapes["op_type"].cast(pl.String))
+    assert kinds == ["cutlass::Gemm", "cutlass::Gemm", "flash::Fwd"]
+    assert shapes["kernel"].n_unique() == 3

@@ -237,7 +237,7 @@ class Opening(Struct, frozen=True, eq=False):
     submodules: TableView | None = None
     advice: tuple[Advice, ...] = ()
     advice_title: str = ""
-    advice_total: str = ""
+    advice_total: Advice | None = None
     advice_notes: tuple[str, ...] = ()
     shapes: TableView | None = None
     sections: tuple[str, ...] = ()

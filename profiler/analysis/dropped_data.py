@@ -450,8 +450,7 @@ SENTENCES: Sentences = {
         "script named",
         CallsFrom.PROFILER_STEPS: "the trace has no ranges of modules: a call is a step of "
         "torch.profiler's schedule",
-        CallsFrom.OPERATORS: "from operators (embeddings, convolutions, products, compiled "
-        "regions): the trace has no ranges of modules; with_stack=True records them",
+        CallsFrom.OPERATORS: "from operators; with_stack=True records the ranges of modules",
         CallsFrom.GRAPH_LAUNCHES: "the trace has no ranges of modules: a call is the launch of a "
         "graph",
         CallsFrom.CAPTURED_OPERATORS: "a call is the launch of a graph, named after the operators "

@@ -551,7 +551,7 @@ def _shapes(of: ReportInput) -> TableView | None:
             columns[-1] = renamed(SHAPES, "executions", label=said("kernels"), importance=3)
         title = said("Costliest op types, {which}: no shapes were recorded", which=which)
     elif shown == _COSTLIEST and len(products) and products["row"][0] >= shown:
-        title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
+        title = said("Costliest shapes, {which}, and a matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
     if _works_outside(of.analysis.shapes):
@@ -560,7 +560,7 @@ def _shapes(of: ReportInput) -> TableView | None:
     if _adds_up_tracks(of.analysis):
         title = said("{title}; tracks add up", title=title)
     if rows["several"].head(shown).any():
-        title = said("{title}; of several devices the slowest", title=title)
+        title = said("{title}; slowest device", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "bound")
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
@@ -625,10 +625,13 @@ def _advice_title(analysis: Analysis, shown: list[Finding]) -> str:
         return said("Findings: {checked}", checked=none_applies(analysis))
     if not shown:
         return said("Findings: none of the run, {count} of its trace", count=len(findings))
-    title = said("1 finding, with its maximum gain")
+    title = said("What to do first: 1 finding; its gain is an upper bound")
     if len(findings) > 1:
         which = of_all(len(shown), len(findings))
-        title = said("Findings, {which}, by maximum gain; gains do not add up", which=which)
+        title = said(
+            "What to do first: findings, {which}; gains are upper bounds, do not add up",
+            which=which,
+        )
     if busy_unknown(analysis.inputs.run.info.health):
         title = said("{title}; doubtful, as the recording is", title=title)
     return title

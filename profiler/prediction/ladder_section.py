@@ -33,8 +33,9 @@ KEY = "ladder"
 TITLE = said("What to do first")
 _FINE = 1.2  # smaller factors have two decimals
 _MOST_SHOWN = 999
+_PLUS = "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"
 _ALIKE = 1.02  # within 2 %: not shown as a range
-_MARKS = {Kind.AT_BEST: said("at best"), Kind.OTHER_IMAGE: said("changes the result")}
+_MARKS = {Kind.AT_BEST: said("at best"), Kind.OTHER_IMAGE: said("other result")}
 _LEFT_OUT = {  # kinds that the total leaves out, in the order of rungs
     Kind.AT_BEST: said("{numbers} (at best)"),
     Kind.OTHER_IMAGE: said("{numbers} (other result)"),
@@ -90,10 +91,10 @@ def _is_fine(ratio: float) -> bool:
 _Bounds = tuple[float, float, float]
 
 
-def outcome_text(ladder: Ladder, found: Outcome, before: Outcome | None = None) -> Said:
-    """Format an outcome: `"1.19 s → 736 ms, 1.6×"`, relative to the recorded run or to `before`;
-    with ranges, `"737 ms to 1.19 s → 726 to 851 ms, 1.00× to 1.64×"`, of all that is not known."""
-    now, then = _bounds(ladder, before), _bounds(ladder, found)
+def outcome_text(ladder: Ladder, found: Outcome) -> Said:
+    """Format an outcome relative to the recorded run: `"1.19 s → 736 ms, 1.6×"`; with ranges,
+    `"737 ms to 1.19 s → 726 to 851 ms, 1.00× to 1.64×"`, of all that is not known."""
+    now, then = _bounds(ladder, None), _bounds(ladder, found)
     return said(
         "{before} → {after}, {factor}",
         before=_times(now),
@@ -144,9 +145,9 @@ def _factors(now: _Bounds, then: _Bounds) -> str:
     return low if low == high else said("{low} to {high}", low=low, high=high)
 
 
-def all_together(ladder: Ladder, *, whole: bool = True) -> Said | None:
-    """Say what all changes that keep the result add up to, with what the run takes now if `whole`;
-    None without rungs, or if those that keep it are bounds."""
+def all_together(ladder: Ladder) -> Said | None:
+    """Say what all changes that keep the result add up to; None without rungs, or if those that
+    keep it are bounds."""
     if not ladder.rungs or (ladder.total is None and _best(ladder) is not None):
         return None
     if ladder.total is None:
@@ -158,13 +159,13 @@ def all_together(ladder: Ladder, *, whole: bool = True) -> Said | None:
     return said(
         "{all_together}: {outcome}",
         all_together=_all(ladder),
-        outcome=outcome_text(ladder, ladder.total) if whole else _gain(ladder, ladder.total),
+        outcome=outcome_text(ladder, ladder.total),
     )
 
 
-def _gain(ladder: Ladder, found: Outcome) -> Said:
+def _gain(ladder: Ladder, found: Outcome, before: Outcome | None = None) -> Said:
     """Format an outcome below a title that has the run's time: `"→ 736 ms, 1.6×"`."""
-    now, then = _bounds(ladder, None), _bounds(ladder, found)
+    now, then = _bounds(ladder, before), _bounds(ladder, found)
     return said("→ {after}, {factor}", after=_times(then), factor=_factors(now, then))
 
 
@@ -175,11 +176,13 @@ def _best(ladder: Ladder) -> Rung | None:
 
 
 def _all(ladder: Ladder) -> Said:
-    """Name the sum of the changes: `"all together, without 3 (at best), 4, 5 (other result)"`."""
-    left = _left_out(ladder)
-    if not left:
+    """Name the sum of the changes: `"all together (1 + 2)"`, if it leaves out others."""
+    kept = {
+        str(n): one for n, one in enumerate(ladder.rungs, 1) if one.change.kind is Kind.SAME_IMAGE
+    }
+    if len(kept) == len(ladder.rungs):
         return said("all together")
-    return said("all together, {without}", without=left)
+    return said("all together ({numbers})", numbers=joined(_PLUS, kept))
 
 
 def _left_out(ladder: Ladder) -> Said | str:
@@ -214,11 +217,7 @@ def recording_note(ladder: Ladder) -> Said | None:
             most=most,
         )
     if ladder.stacks:
-        return said(
-            "ranges: Python stacks cost at most {most}; record without stacks, or give "
-            "--untraced MS",
-            most=most,
-        )
+        return said("ranges: Python stacks cost at most {most}; or give --untraced MS", most=most)
     return said(
         "ranges: recording costs at most {most}; predict --untraced MS takes it out", most=most
     )
@@ -283,13 +282,14 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
     if not ladder.rungs:
         if ladder.refused is None or not opening.advice:
             return opening
-        why = said(
-            "gains are upper bounds: the run is not replayed, as {why}",
-            why=worded_note(ladder.refused),
-        )
+        why = said("not replayed, so no outcomes: {why}", why=worded_note(ladder.refused))
         return replace(opening, advice_notes=(*opening.advice_notes, why))
     keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
-    together = None if keeping == 1 else all_together(ladder, whole=False)
+    together = None
+    if ladder.total is not None and keeping > 1:
+        together = Advice(None, _all(ladder), _gain(ladder, ladder.total), "", outcome=True)
+    elif ladder.total is None and (none := all_together(ladder)) is not None:
+        together = Advice(None, none, "", "", outcome=True)
     notes = list(_notes(ladder))
     if ladder.left:
         some = joined("; ", (action for action, _ in ladder.left))
@@ -298,7 +298,7 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
         opening,
         advice=tuple(_advice(ladder, number) for number in range(min(shown, len(ladder.rungs)))),
         advice_title=_record_again(ladder) or _title(ladder),
-        advice_total=together or "",
+        advice_total=together,
         advice_notes=tuple(notes),
     )
 
@@ -348,11 +348,13 @@ def _advice(ladder: Ladder, number: int) -> Advice:
             for place, one in enumerate(ladder.rungs[:number], 1)
             if one.change.kind is Kind.SAME_IMAGE
         }
-        numbers = joined("\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}", above)
+        numbers = joined(_PLUS, above)
         if rung.pays_after is not None:
             last = [*above.values()][-1]
-            gain = outcome_text(ladder, rung.after, last.after or last.alone)
-            notes.append(said("counted after\N{NO-BREAK SPACE}{numbers}", numbers=numbers))
+            base = last.after or last.alone
+            gain = _gain(ladder, rung.after, base)
+            times = _times(_bounds(ladder, base))
+            notes.append(said("from {time} after {numbers}", time=times, numbers=numbers))
         else:
             now, then = _bounds(ladder, None), _bounds(ladder, rung.after)
             after = said(

@@ -14,6 +14,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,7 @@ _GAP = 2
 _NAME = 30  # characters that a row's name keeps
 _GAIN = 16
 _NARROWEST = 20  # characters of a text beside its label
+_TITLE = 0.44  # of a line, for what to do beside its outcome, if titles are longer
 _LONGEST_NOTE = 240  # characters of a note on how the run was chosen
 
 
@@ -217,14 +219,17 @@ def _subject(
     if len(shown) < len(notes):
         yield Text(f"{len(notes) - len(shown)} more such lines: --full", style="dim")
     lines = room.lines_at(len(opening.advice_notes))
-    yield from _text_lines(" · ".join(opening.subject), width, lines)
+    subject = [*opening.subject]
+    while len(subject) > 1 and len([*wrapped(" · ".join(subject), width)]) > lines:
+        subject.pop()  # whole names, none that is cut
+    yield from _text_lines(" · ".join(subject), width, lines)
     yield from _text_lines(opening.selection, width, room.lines, "yellow")
     yield from _text_lines(opening.against, width, room.lines)
 
 
 def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[RenderableType]:
-    """Yield the facts, each beside its name; bars of the steps below the last; then one line per
-    problem of the recording, and one for everything that is right."""
+    """Yield the facts, each beside its name; bars of the steps beside the last, or below it if
+    there is no room; then one line per problem of the recording, and one for all that is right."""
     checks = [check for check in opening.checks if check.alert or check.remark]
     right = [f"{_small(one.label)} {one.value}" for one in opening.checks if one not in checks]
     recording = [Fact("Recording", ", ".join(right))] if right else []
@@ -233,15 +238,20 @@ def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[Render
         min(max((cell_len(clean(fact.label)) for fact in shown), default=0), _OPENING_LABEL) + _GAP
     )
     first = len(opening.advice_notes) + 1
+    facts: list[Text] = []
     for place, fact in enumerate(opening.facts, first):
-        yield from _labelled_fact(fact, width, label, room.lines_at(place))
+        facts += _labelled_fact(fact, width, label, room.lines_at(place))
     for bars in opening.bars:
         beside = max(width - label, 1)
-        yield Text(" " * label).append(sparkline(bars.values, beside))
+        line = Text(" " * label).append(sparkline(bars.values, beside))
+        if facts and facts[-1].cell_len + _GAP + len(bars.values) <= width:
+            line = facts.pop().append(" " * _GAP).append(sparkline(bars.values, beside))
+        facts.append(line)
         if len(bars.values) > beside:
             each = -(-len(bars.values) // beside)
             note = shorten(f"each bar the highest of up to {each}", beside)
-            yield Text(" " * label).append(note, style="dim")
+            facts.append(Text(" " * label).append(note, style="dim"))
+    yield from facts
     for place, fact in enumerate((*checks, *recording), first + len(opening.facts)):
         yield from _labelled_fact(fact, width, label, room.lines_at(place))
 
@@ -293,7 +303,7 @@ def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
 
 def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
     beside = max(width - gain, _NARROWEST)
-    for number, part in enumerate(_parts(one.title, beside, room.lines)):
+    for number, part in enumerate(_parts(one.title, beside, min(room.rung_lines, 2))):
         head = "" if number else shorten(_plain(clean(one.gain)), gain - _GAP)
         blanks = " " * (gain - _GAP - cell_len(head))
         severity = one.finding.severity if one.finding is not None else "low"
@@ -306,38 +316,52 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
 
 
 def _outcomes(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
-    """Yield the rungs, then all together. The last rungs are left out if there is little room."""
+    """Yield the rungs, then all together, each title beside its outcome: outcomes are one column.
+    The last rungs are left out if there is little room."""
     rungs = opening.advice[: 2 * room.findings - 1]
+    total = () if opening.advice_total is None else (opening.advice_total,)
     number = len(str(len(rungs)))
-    for place, one in enumerate(rungs, 1):
-        for row, line in enumerate(_rung(one, max(width - number - _GAP, _NARROWEST), room)):
-            head = "" if row else str(place)
+    beside = max(width - number - _GAP, _NARROWEST)
+    titles = [_cells(one.title) for one in (*rungs, *total) if one.gain]
+    gains = [_cells(one.gain) for one in rungs]
+    outcomes = [*gains, *(_cells(one.change) for one in rungs)]
+    title = min(max(titles), max(beside - _GAP - max(outcomes), round(_TITLE * beside)))
+    if beside - title - _GAP < max(gains):
+        title = 0  # outcomes are below
+    for place, one in enumerate((*rungs, *total), 1):
+        style = "" if place <= len(rungs) else "bold"
+        for row, line in enumerate(_rung(one, title, beside, room, style)):
+            head = "" if row or style else str(place)
             yield Text(f"{head:>{number}}{' ' * _GAP}").append_text(line)
     blanks = " " * (number + _GAP)
-    if opening.advice_total:
-        lines = max(room.lines, min(room.rung_lines, 2))
-        yield from _text_lines(blanks + _plain(clean(opening.advice_total)), width, lines, "bold")
     for place, note in enumerate(opening.advice_notes):
         yield from _text_lines(blanks + _plain(clean(note)), width, room.lines_at(place), "dim")
 
 
-def _rung(one: Advice, width: int, room: _Room) -> Iterator[Text]:
-    """Yield what to do and its outcome in one line if that is wide enough, else in two, and the
-    remarks behind."""
-    title, gain = _plain(clean(one.title)), _plain(clean(one.gain))
-    remarks = f" · {clean(one.change)}" if one.change else ""
-    beside = width - cell_len(gain) - _GAP
-    if room.rung_lines == 1 or cell_len(title) <= beside:
-        head, rows = f"{shorten(title, max(beside, 1))}{' ' * _GAP}", room.rung_lines
-    else:
-        head, rows = "", max(room.rung_lines - 1, 1)
-        yield from map(Text, _parts(title, width, room.rung_lines - rows))
-    for row, part in enumerate(_parts(f"{head}{gain}{remarks}", width, rows)):
-        line = Text(part, style="dim" if row else "")
-        if not row:
-            line.stylize("green", len(head), len(head) + len(gain))
-            line.stylize("dim", len(head) + len(gain))
+def _rung(one: Advice, title: int, width: int, room: _Room, style: str) -> Iterator[Text]:
+    """Yield what to do in `title` characters, with its outcome and the remarks beside, or, if there
+    are no `title` characters, below."""
+    gain, remarks = _plain(clean(one.gain)), _plain(clean(one.change))
+    beside = width - title - _GAP if title else width
+    whole = f"{gain} · {remarks}" if remarks else gain
+    outcome = [*_parts(whole, beside, 1)]
+    if remarks and outcome != [whole] and room.rung_lines > 1:
+        outcome = [gain, *_parts(remarks, beside, room.rung_lines - 1)]
+    heads = [*_parts(_plain(clean(one.title)), title if title and gain else width, room.rung_lines)]
+    if not title:
+        yield from (Text(head, style) for head in heads)
+        heads = []
+    for row, (head, text) in enumerate(zip_longest(heads, outcome, fillvalue="")):
+        line = Text(head, style)
+        if text:
+            line.append(" " * (width - beside - cell_len(head)))
+            told = gain if not row and text.startswith(gain) else ""
+            line.append(told, style or "green").append(text.removeprefix(told), "dim not bold")
         yield line
+
+
+def _cells(text: str) -> int:
+    return cell_len(_plain(clean(text)))
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:

@@ -28,6 +28,21 @@ def plain(text: str) -> str:
     return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
 
 
+def in_columns(text: str) -> str:
+    """The terminal's text with each action of the ladder before its outcome, as a reader of columns
+    takes them, not line by line."""
+    lines, found = text.splitlines(), list[str]()
+    while lines:
+        start = lines[0].find("  → ") + 2
+        taken = [lines.pop(0)]
+        if re.match(r" *\d+  ", taken[0]) and start > len(taken[0].split()[0]) + 4:
+            while lines and lines[0].startswith("   "):
+                taken.append(lines.pop(0))
+            taken = [line[:start] for line in taken] + [line[start:] for line in taken]
+        found += taken
+    return "\n".join(found)
+
+
 def words(text: str) -> str:
     """What HTML says, without its elements."""
     apart = re.sub(r"</(p|li|dt|dd|div|h2|summary|bdi)>", " ", text)

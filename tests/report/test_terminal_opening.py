@@ -26,7 +26,7 @@ from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.examples import examples_of_reports
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import hostile_analysis
-from tests.report.reader import QUESTIONS, answers, plain
+from tests.report.reader import QUESTIONS, answers, in_columns, plain
 from tests.report.rendered import opened, report_of
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, why
 
@@ -63,7 +63,7 @@ def generated(tmp_path_factory):
 def _answered(path, width):
     analysis, text = _text(path, width)
     _fits(text, width)
-    found = plain(text)
+    found = plain(in_columns(text))
     for question, words in answers(analysis).items():
         for word in words:
             assert word in found, f"{question} {word!r} is not in\n{text}"
@@ -97,16 +97,32 @@ def test_actions_fit_beside_their_outcomes_in_a_narrow_terminal():
     _fits(text, 40)
 
 
-def test_texts_are_cut_only_without_a_line_for_them():
-    """At 100 columns the run's name and what an MI300X waited for take two lines each, and no blank
-    line parts the blocks: of an opening whose facts fit, none is cut."""
-    _, text = _text(_SAMPLES / "sd35_mi300x", 100)
-    assert "rocm:2 (AMD Instinct MI300X) · 2026-08-04 22:49:43 UTC · sd35_mi300x" in plain(text)
-    assert "between calls 0.66 %" in plain(text)
-    _, text = _text(_SAMPLES / "sd35_mi300x", 80)
-    assert len(text.splitlines()) == LINES
-    assert "record without stacks, or give --untraced MS the order of 1 and 2" in plain(text)
-    _fits(text, 80)
+def test_outcomes_are_one_column():
+    """Of an MI300X each rung, and all together, has its outcome where the first one has it, with
+    the remarks below; the bars of the steps are beside their fact."""
+    for width in (80, 100, 120):
+        lines = _text(_SAMPLES / "sd35_mi300x", width)[1].splitlines()
+        outcomes = [line for line in lines if " → " in line]
+        assert len(outcomes) == 6
+        (column,) = {line.index("→ ") for line in outcomes}
+        (remark,) = {line.index("other result; after") for line in lines if "other result" in line}
+        assert remark == column
+        assert any(line.startswith("Steps") and line.endswith("  █▇▇█") for line in lines)
+
+
+@pytest.mark.parametrize("width", _WIDTHS)
+def test_nothing_of_an_mi300x_is_cut(width):
+    """Its header has whole names, its device all causes of idle time, its ranges their options."""
+    _, text = _text(_SAMPLES / "sd35_mi300x", width)
+    assert "…" not in text
+    for said in (
+        "before and after its work 1.9 %, between calls 0.66 %",
+        "profiling overhead not measured (Python stacks slow the host)",
+        "Python stacks cost at most 458 ms; or give --untraced MS",
+        "rocm:2 (AMD Instinct MI300X) · 2026-08-04 22:49:43 UTC · sd35_mi300x",
+    ):
+        assert said in plain(text)
+    _fits(text, width)
 
 
 @given(st.one_of(runs(), pipeline_runs()), st.sampled_from((40, 80, 120)))

@@ -403,15 +403,20 @@ def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
     """What to change first, with its gain; each item links to the finding with its evidence."""
     if not opening.advice_title:
         return ""
+    total = opening.advice_total
     numbers = {id(finding): number for number, finding in enumerate(findings)}
     items = "".join(_advice(advice, numbers.get(id(advice.finding))) for advice in opening.advice)
     return (
         f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
         + (f"<ol>{items}</ol>" if items else "")
-        + (f'<p class="last">{spoken(opening.advice_total)}</p>' if opening.advice_total else "")
+        + (f'<p class="last">{_total(total)}</p>' if total is not None else "")
         + "".join(f'<p class="help">{spoken(note)}</p>' for note in opening.advice_notes)
         + f"{of_whole()}</div>"
     )
+
+
+def _total(total: Advice) -> str:
+    return f"{spoken(total.title)}: {spoken(total.gain)}" if total.gain else spoken(total.title)
 
 
 def _advice(advice: Advice, number: int | None) -> str:

@@ -212,14 +212,13 @@ _LONGEST = 20_000  # characters of a name that are looked at: compilers write so
 @lru_cache(maxsize=1 << 14)
 def library_kernel(name: str) -> LibraryKernel | None:
     """What a library's kernel is for by its name, whole or cut; None if no rule fits."""
-    if not name:
-        return None  # before the rules are compiled: runs on CPUs name no kernel
+    if not name:  # before the rules are compiled: runs on CPUs name no kernel
+        return None
     name = name[:_LONGEST]
     parsed = parse_kernel(name)
     role = _role(parsed.function, parsed.arguments)
-    if not role:
-        return None
-    return LibraryKernel(role, _first(_NORM_PATTERNS, name) if role == "norm" else "")
+    norm_kind = _first(_NORM_PATTERNS, name) if role == "norm" else ""
+    return LibraryKernel(role, norm_kind) if role else None
 
 
 def _role(function: str, arguments: str) -> str:
@@ -302,13 +301,12 @@ _WORDS: Mapping[Sort, str] = {
         bias_softmax cuda_soft_max soft_max sage_attn flash_fwd fmha_fwd flex_attention q_attention
         sparse_attention relative_position_bias gated_relative_position_bias q_linear_softmax""",
     Sort.RESAMPLE: """resize upsample upsample_nearest1d upsample_nearest2d upsample_nearest3d
-        upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d
-        _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
-        _upsample_bilinear2d_aa _upsample_bicubic2d_aa interpolate grid_sample grid_sampler
-        grid_sampler_2d avg_pool2d max_pool2d average_pool max_pool adaptive_avg_pool2d
-        global_average_pool pixel_shuffle pixel_unshuffle depth_to_space space_to_depth
-        pooling cask_pooling cuda_pooling cudnn_pooling tiled_pooling q_linear_average_pool
-        q_linear_global_average_pool""",
+        upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d interpolate
+        _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d pixel_shuffle
+        _upsample_bilinear2d_aa _upsample_bicubic2d_aa grid_sample grid_sampler grid_sampler_2d
+        avg_pool2d max_pool2d average_pool max_pool adaptive_avg_pool2d global_average_pool
+        pixel_unshuffle depth_to_space space_to_depth pooling cask_pooling cuda_pooling
+        cudnn_pooling tiled_pooling q_linear_average_pool q_linear_global_average_pool""",
     Sort.EMBEDDING: "embedding embedding_bag embed_layer_normalization",
     Sort.ROPE: "rotary_embedding apply_rotary_pos_emb rope fused_rope",
     Sort.ACTIVATION: """gelu silu relu leaky_relu elu selu tanh sigmoid erf mish hardswish
@@ -321,23 +319,21 @@ _WORDS: Mapping[Sort, str] = {
         clamp clamp_min clamp_max clip outer floor ceil round mod remainder is_na_n isnan is_inf
         full full_like ones zeros ones_like zeros_like fill arange range argmax arg_max argmin
         cumsum cum_sum rand randn rand_like randn_like randint randperm random normal uniform
-        bernoulli random_normal random_normal_like random_uniform random_uniform_like
+        bernoulli random_normal random_normal_like random_uniform random_uniform_like logical_or
         linalg_vector_norm norm lerp addcmul addcdiv lift_fresh is_nonzero empty sign atan2 polar
         complex reduce_l2 bias_add scale bias_dropout any all index_put masked_fill constant
         constant_of_shape trilu triu tril item _local_scalar_dense bitwise_not logical_not
         logical_and bitwise_and detach empty_like new_zeros new_ones new_full q_linear_add
-        q_linear_mul real_div reduce_sum_d lp_norm_update_v2 greater_equal logical_or muls adds
-        zero""",
+        q_linear_mul real_div reduce_sum_d lp_norm_update_v2 greater_equal muls adds zero""",
     Sort.LAYOUT: """to _to_copy cast type_as view reshape _reshape_alias _unsafe_view flatten
-        unflatten permute transpose t contiguous clone copy cat concat concatenate split
+        unflatten permute transpose t contiguous clone copy cat concat concatenate split take no_op
         split_with_sizes chunk slice select narrow unsqueeze squeeze expand expand_as repeat
-        repeat_interleave tile stack unbind pad roll flip gather gather_nd scatter
+        repeat_interleave tile stack unbind pad roll flip gather gather_nd scatter non_zero lift
         scatter_nd index index_select slice_scatter select_scatter alias detach_ shape size
         sym_size as_strided real imag view_as_complex view_as_real movedim swapaxes rearrange
-        constant_pad_nd unfold fold hstack vstack take dynamic_slice dynamic_concat dynamic_insert
-        dynamic_transpose dynamic_reshape copy_from copy_to reflection_pad2d replication_pad2d
-        col2im im2col lift shuffle padding no_op q_linear_concat broadcast_to strided_slice_d
-        gather_v2 non_zero""",
+        constant_pad_nd unfold fold hstack vstack dynamic_slice dynamic_concat strided_slice_d
+        dynamic_insert dynamic_transpose dynamic_reshape copy_from copy_to reflection_pad2d
+        replication_pad2d col2im im2col shuffle padding q_linear_concat broadcast_to gather_v2""",
     Sort.REORDER: """reorder_input reorder_output reformat memcpy_to_host memcpy_from_host memcpy
         memset trans_data quantize_linear dequantize_linear dynamic_quantize_linear quantize_affine
         dequantize_affine choose_qparams_affine quantize_per_tensor quantize_per_tensor_dynamic

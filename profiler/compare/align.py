@@ -9,7 +9,7 @@ from itertools import groupby
 
 import polars as pl
 
-from profiler.compare.measure import AVERAGED, KEYS, PARTS, Measurement
+from profiler.compare.measure import AVERAGED, KEYS, PARTS, Measurement, names_of_parts
 from profiler.compare.operations import by_kernel, by_node, by_shape, sums_of
 from profiler.compare.tables import (
     PAIRED_CALLS,
@@ -120,8 +120,7 @@ def _translations(
         paths = [known[0][submodule], known[1][submodule]]
         most = len((paths[0] & paths[1]) - {""})
         for at in (0, 1):
-            of_runs = (run.modules.get(submodule) for run in sides[at])
-            classes = next(filter(None, of_runs), None)
+            classes = next(filter(None, (run.modules.get(submodule) for run in sides[at])), None)
             if classes is None:
                 continue
             by_class = class_paths(classes)
@@ -157,7 +156,7 @@ def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
     """The calls of both sides (`columns.PAIRED_CALLS`), in their order. `base_call` and `new_call`
     are rows of the timelines' calls, null if a side has none."""
     calls = (base.calls, new.calls)
-    names = _names_in_order(*([*side["submodule"]] for side in calls))
+    names = _names_in_order(*([*side["submodule"]] for side in calls)) or names_of_parts(*calls)
     common = {*base.calls["submodule"]} & {*new.calls["submodule"]}
     by = ["submodule"] if common or names else []
     if by and all(side["branch"].count() for side in calls):
@@ -388,12 +387,16 @@ def _paired(
     """Rename submodules so that both sides share names, and return the note on it: the only
     submodule of one side becomes the only one of the other; several become each other in the order
     of their calls if that is the same on both sides, else all of a side become one. Sides that
-    share a name keep theirs. A submodule of which one side has steps and the other has pipeline
-    calls alone is compared by pipeline call."""
+    share a name keep all but `names_of_parts`. A submodule of which one side has steps and the
+    other has pipeline calls alone is compared by pipeline call."""
     names = [_submodule_names(side) for side in (base, new)]
-    if shared := {*names[0]} & {*names[1]}:
+    if {*names[0]} & {*names[1]}:
+        parts = names_of_parts(*(pl.concat(run.calls for run in side) for side in (base, new)))
+        new = [_renamed(run, parts) for run in new]
+        shared = {*names[0]} & {*_submodule_names(new)}
         apart = shared & _stepping_on_one_side(base, new) if _in_pipelines(base, new) else set()
-        return *_by_pipeline_calls(base, new, apart), None
+        note = Note.of(ComparisonNote.PAIRED, left=(*parts.values(),), right=(*parts,))
+        return *_by_pipeline_calls(base, new, apart), note if parts else None
     if not names[0] or not names[1]:
         return base, new, None
     if len(names[0]) == len(names[1]) == 1:

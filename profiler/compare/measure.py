@@ -9,6 +9,7 @@ ones.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -203,6 +204,22 @@ def are_inferences(producer: str, calls: pl.DataFrame) -> bool:
         return False
     names = calls["submodule"].cast(pl.String)
     return names.n_unique() - len(layers_apart(names)) == 1
+
+
+def names_of_parts(base: pl.DataFrame, new: pl.DataFrame) -> dict[str, str]:
+    """Map the names in `new` to those that `base` has for a part of the same model in the same
+    stage: `vae_decoder` to the `vae` that decodes."""
+    left, right = ({*calls.select("stage", "submodule").iter_rows()} for calls in (base, new))
+    shared = {name for _, name in left} & {name for _, name in right}
+    pairs = {
+        (mine, other)
+        for stage, mine in left
+        for there, other in right
+        if stage == there and not {mine, other} & shared
+        if mine.startswith(f"{other}_") or other.startswith(f"{mine}_")
+    }
+    often = Counter(name for pair in pairs for name in pair)
+    return {other: mine for mine, other in sorted(pairs) if often[mine] == often[other] == 1}
 
 
 def layers_apart(submodules: pl.Series) -> tuple[str, ...]:

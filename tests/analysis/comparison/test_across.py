@@ -178,11 +178,16 @@ def test_the_finest_level_of_two_producers(base, new, level):
         assert said[0].startswith("compared by kind of work: ")
 
 
-def _run(names, times):
+def _run(names, times, stages=None):
     """A run of one pipeline call in which each submodule takes its time, in one kernel."""
+    stages = stages or {}
     calls, commands, at = [], [], 0
     for number, (name, time) in enumerate(zip(names, times, strict=True)):
-        calls.append(make_call(number, name, at, at + time, stage="run", pipeline=0, step=-1))
+        calls.append(
+            make_call(
+                number, name, at, at + time, stage=stages.get(name, "run"), pipeline=0, step=-1
+            )
+        )
         place = (number, calls[-1].device, "stream 7", "compute")
         commands.append(Command(*place, "sgemm_128x64", at, time))
         at += time
@@ -199,6 +204,20 @@ def test_submodules_without_a_name_in_common():
     together = compared(_run(["a", "c"], [100, 30]), _run(["b"], [150]))
     rows = together.metrics.filter(pl.col("level") == "submodule")
     assert rows.select("submodule", "base_ns", "new_ns").rows() == [("run", 130, 150)]
+
+
+def test_a_part_of_a_model_is_compared_with_the_whole_in_its_stage():
+    """OpenVINO and ONNX Runtime call the VAE's decoder `vae_decoder`, a trace of torch `vae`; names
+    that only begin alike, or are of another stage, are no pair."""
+    stages = {"vae": "decode", "vae_decoder": "decode", "vae_encoder": "encode"}
+
+    def run_of(*names):
+        return _run(names, [100 * (1 + len(name)) for name in names], stages)
+
+    parts = compared(run_of("unet", "vae"), run_of("vae_encoder", "unet", "vae_decoder"))
+    rows = parts.metrics.filter(level="submodule").select("submodule", "base_ns", "new_ns").rows()
+    assert sorted(rows) == [("unet", 500, 500), ("vae", 400, 1200), ("vae_encoder", None, 1200)]
+    assert "vae of base is compared with vae_decoder of new" in _notes(parts)
 
 
 MODEL = {  # operators and kernels of a call, with their times in ns

@@ -68,13 +68,14 @@ class _Timed:
         return {name: one for name, one in values.items() if isinstance(one, np.ndarray)}
 
     def select(self, rows: Int64s | Bools) -> Self:
-        """Some of the rows."""
+        """Some of the rows, without a copy if that is all of them."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self
         return replace(self, **{name: one[rows] for name, one in self.columns().items()})
 
     def timed(self) -> Self:
         """The rows with valid times: a start, and an end that is not before it."""
-        kept = in_time(self.start, self.end)
-        return self if kept.all() else self.select(kept)
+        return self.select(in_time(self.start, self.end))
 
     @classmethod
     def joined(cls, parts: Sequence[Self], names: Names) -> Self:

@@ -290,7 +290,7 @@ def last_begun(keys: Int64s, start: Int64s, end: Int64s, asked: Int64s, at: Int6
 
 MOST_PROCESSES = 64  # that are distinguished
 AGREE = 0.99
-_BEHIND, _FALLING = 20, 0.05  # in healthy recordings a number is at most 3 behind
+_FALLING = 0.05  # of the launches: so few may have wrong times
 LEAST_PEERS = 3  # their median is the usual length of a kernel
 NONE = np.zeros(0, dtype=np.int64)
 
@@ -406,20 +406,20 @@ class LaunchedRows:
         return again > 0
 
     def _out_of_order(self) -> None:
-        """Note processes many of whose launches have lower numbers than earlier ones, which others
-        that have higher numbers precede: a clock that is set back does that, one wrong time does
-        not."""
+        """Note processes whose launches before some moment all have higher numbers than those after
+        it: a clock was set back. Numbers that only mix are those of a runtime with several queues
+        (MTIA)."""
         launches = self.launches
         order = np.argsort(launches.start, kind="stable")
         number = launches.correlation[order]
-        if not (np.maximum.accumulate(number) - number > _BEHIND).any():
+        if not (number[1:] < number[:-1]).any():
             return
         for process in np.unique(launches.process)[:MOST_PROCESSES].tolist():
             number = launches.correlation[order[launches.process[order] == process]]
-            far, total = max(_BEHIND, int(np.ptp(number)) // _FAR), len(number)
-            behind = np.maximum.accumulate(number) - number > far
-            ahead = number - np.minimum.accumulate(number[::-1])[::-1] > far
-            count = min(int(behind.sum()), int(ahead.sum()))
+            after = np.maximum.accumulate(number[::-1])[::-1]
+            split = np.flatnonzero(np.minimum.accumulate(number)[:-1] > after[1:]) + 1
+            total = len(number)
+            count = int(np.minimum(split, total - split).max(initial=0))
             if count > _FALLING * total:
                 on = self.rows.device[self.process == process]
                 names = ", ".join(self.rows.devices[one] for one in np.unique(on).tolist())

@@ -332,6 +332,16 @@ def test_a_launch_number_used_again_is_noted():
     assert HealthRule.REUSED_NUMBERS in rules(check(rows, launches, no_syncs()))
 
 
+def test_numbers_of_several_queues_may_mix():
+    """Every other launch is of a queue whose numbers are a thousand higher."""
+    rows, launches = one_stream(40)
+    number = launches.correlation + np.arange(40) % 2 * 1_000
+    mixed = check(
+        replace(rows, correlation=number), launches_of(launches.start, number), no_syncs()
+    )
+    assert HealthRule.OUT_OF_ORDER not in rules(mixed)
+
+
 @pytest.mark.parametrize(("moved", "noted"), [(20, 1), (1, 0), (0, 0)])
 def test_a_clock_that_is_set_back_is_noted(moved, noted):
     """Host and device an hour back from the middle on; one launch alone has a wrong time."""

@@ -65,7 +65,7 @@ class Row(msgspec.Struct, gc=False):
 
     @property
     def duration_ns(self) -> int:
-        """The length in ns, 0 if missing, -1 if invalid."""
+        """The length in ns, 0 if missing (it never ended), -1 if invalid."""
         return _ns(self.dur) if bytes(self.dur) else 0
 
     @property
@@ -159,6 +159,7 @@ def kineto_trace(
         Arguments.of(row.args for row in kept),
     )
     start_ns, duration_ns = start[timed].copy(), duration[timed].copy()
+    ended = np.array([bool(bytes(row.dur)) for row in kept], dtype=np.bool_)
     return KinetoTrace(
         where=str(path),
         header=header or Header([]),
@@ -170,12 +171,13 @@ def kineto_trace(
         thread_names=dict(threads),
         device_names=dict(devices),
         rows={
-            one: np.flatnonzero(category == code).astype(np.int64)
+            one: np.flatnonzero((category == code) & ended).astype(np.int64)
             for code, one in enumerate(categories)
         },
         memory=[],
         memory_ns=np.zeros(0, dtype=np.int64),
         dropped=len(rows) - len(kept),
+        unfinished=np.flatnonzero(~ended).astype(np.int64),
         health=tuple(health),
     )
 

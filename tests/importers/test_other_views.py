@@ -115,6 +115,24 @@ def test_unitrace_has_kernels_copies_and_their_launches(tmp_path):
     assert copy["bytes_written"].to_list() == [64]
 
 
+@needs_corpus
+@pytest.mark.parametrize("name", ["u_unitrace.json", "d_ascend_trace_view.json"])
+def test_work_without_a_length_never_ended(name, tmp_path):
+    """Of the twenty kernels of 150 µs two have no length: they are set aside, and busy time is not
+    known."""
+    trace = json.loads((CORPUS / "damaged" / name).read_text())
+    events = trace["traceEvents"] if isinstance(trace, dict) else trace
+    long = [one for one in events if one.get("ph") == "X" and float(one["dur"]) == 150]
+    assert len(long) == 20
+    for one in long[4:6]:
+        del one["dur"]
+    path = tmp_path / name
+    path.write_text(json.dumps(trace))
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    (row,) = analysis.health.filter(rule="unfinished").to_dicts()
+    assert (row["count"], row["action"]) == (2, "set_aside")
+
+
 def test_unitrace_of_the_host_alone_is_one_sentence(tmp_path):
     events = unitrace()["traceEvents"][:1]
     path = _written(tmp_path, "a.json", {"traceEvents": events})

@@ -206,7 +206,7 @@ def read_fastvideo(paths: Sequence[Path]) -> ForeignRunBuilder:
     run.drop(DropKind.DROPPED_EVENTS, unread, "requests", DropReason.NO_TIME)
     run.model = models.pop() if len(models) == 1 else ""
     device = hardware.pop() if len(hardware) == 1 else ""
-    run.devices = {one: Device(hardware=device) for one in run.devices}
+    run.devices |= {call.call.device: Device(hardware=device) for call in run.calls}
     return run
 
 

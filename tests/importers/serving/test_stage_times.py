@@ -452,7 +452,7 @@ GENAI = {  # under the names of openvino_genai.ImageGenerationPerfMetrics of 202
 
 def test_records_of_fastvideo(tmp_path):
     """Means of a model's parts are stages; of a benchmark each scenario with a time is a request,
-    and what is between two loops belongs to denoising."""
+    and what is between two loops belongs to denoising. The hardware is that of the GPU alone."""
     run = imported(tmp_path, "perf_wan.json", json.dumps(RECORD_OF_FASTVIDEO))
     assert calls(run) == [
         ("text_encoder", "encode", -1, 1500),
@@ -460,7 +460,8 @@ def test_records_of_fastvideo(tmp_path):
         ("vae", "decode", -1, 2000),
     ]
     assert analyze(run).accounting.end_to_end_ns == 20_500_000_000
-    assert run.info.devices["gpu:0"].hardware == "NVIDIA L40S"
+    hardware = {name: one.hardware for name, one in run.info.devices.items()}
+    assert hardware == {"cpu:0": "", "gpu:0": "NVIDIA L40S"}
     assert run.info.model == "Wan2.1-T2V-1.3B"
 
 

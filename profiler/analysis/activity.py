@@ -98,7 +98,7 @@ def _in_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
     calls = calls.with_columns(pipeline=pl.Series(of.pipelines.number_of(of.calls)))
     places = calls.select(_PLACE).unique(maintain_order=True).with_row_index("place")
     place = calls.join(places, on=_PLACE, how="left", maintain_order="left")["place"].to_numpy()
-    roles, own = _own(of, calls, place, len(places))
+    roles, own = _role_times(of, calls, place, len(places))
     traced = pl.col("ops_traced")
     sums = (
         calls.with_columns(place=pl.Series(place))
@@ -124,7 +124,7 @@ def _in_calls(of: Inputs) -> Iterator[tuple[Any, ...]]:
         yield *keys[at], Activity.UNTRACED, None, untraced
 
 
-def _own(
+def _role_times(
     of: Inputs, calls: pl.DataFrame, place: np.ndarray[Any, Any], places: int
 ) -> tuple[list[str], np.ndarray[Any, Any]]:
     """The roles, and the tile time of their commands by place, ns [places, roles]."""
@@ -218,7 +218,7 @@ WAITS: tuple[Column, ...] = (
 )
 
 _Row = tuple[str | None, str, str | None, str, int]
-_NAMES: dict[str, Said] = {
+_WAIT_NAMES: dict[str, Said] = {
     WaitCause.LAUNCH: said("waits for the host"),
     WaitCause.OPERATORS: said("between operators"),
     UNKNOWN_CAUSE: said("waits, cause not recorded"),
@@ -233,7 +233,7 @@ _NAMES: dict[str, Said] = {
 
 def wait_name(cause: str) -> Said:
     """Return what charts call waiting for `cause`."""
-    return _NAMES[cause]
+    return _WAIT_NAMES[cause]
 
 
 def waits_known(info: RunInfo) -> bool:

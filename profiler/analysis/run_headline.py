@@ -324,8 +324,8 @@ def _ranks(analysis: Analysis) -> str:
     if analysis.run.selection or not times_recorded(info) or is_host_only(info.health):
         return ""
     damaged, slowest = busy_unknown(info.health), slowest_rank(of)
-    told = {row["device"] for some, _ in _groups(analysis) for row in some}
-    left_out = {*damaged, *told}
+    described = {row["device"] for some, _ in _groups(analysis) for row in some}
+    left_out = {*damaged, *described}
     shares = {name: share for name, share in exposed_shares(of).items() if name not in left_out}
     if slowest is None or slowest.number < FEWEST_COLLECTIVES:
         exposed = max(shares.values(), default=0) >= _EXPOSED

@@ -1,7 +1,7 @@
-"""Weight bytes of an ONNX model, read from its graph without loading a weight; small models.
+"""ONNX files without the package `onnx`: bytes of weights, types, and small models to measure with.
 
-The protobuf wire format is walked field by field. Lengths are checked before a read: a misfit
-raises ValueError, and truncated data raises IndexError.
+No weight is loaded: the protobuf wire format is read field by field. Lengths are checked before a
+read: a misfit raises ValueError, and truncated data raises IndexError.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from profiler.plugins import let_pass
 from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
 from profiler.trace.schema import serialized
 
-# --- Protobuf's wire format, as far as ONNX files use it: fields of a message one by one, no
-# schema.
+# --- Protobuf's wire format, as far as ONNX files use it: the fields of a message, without schema.
 
 
 Buffer: TypeAlias = "bytes | mmap.mmap"
@@ -87,8 +86,7 @@ def varint(data: Buffer, begin: int) -> tuple[int, int]:
     raise ValueError(f"a number does not end at byte {begin}")
 
 
-# --- ONNX models of a few nodes with one constant, in that format: what this machine is measured
-# with.
+# --- ONNX models of a few nodes with one constant, to measure what a node costs on this machine.
 
 
 CONSTANT = "c"

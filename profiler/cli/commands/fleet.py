@@ -395,7 +395,7 @@ class AcceptOptions:
 
 
 def accept(options: AcceptOptions) -> None:
-    """Accept a change of a metric: its new level is what later runs are held against."""
+    """Accept a change of a metric: later runs are compared with its new level."""
     from profiler.fleet.dataset import Dataset
     from profiler.fleet.history import accept as accept_change
 
@@ -426,7 +426,7 @@ class PageOptions:
 def page(options: PageOptions) -> None:
     """Write a page of all runs: changes, the history of each workload, newest and slowest runs.
 
-    A workload is a group of comparable runs. Each run is held against the median of its own.
+    A workload is a group of comparable runs. Each run is compared with the median of its own.
     """
     from profiler.fleet.compare import overview
     from profiler.fleet.dataset import Dataset, checked_fields

@@ -1,4 +1,4 @@
-"""`profile-sd3 predict`: what would it take if."""
+"""`profile-sd3 predict`: how long a request takes with other steps, devices or load."""
 
 from __future__ import annotations
 

@@ -158,6 +158,9 @@ def _kind(name: str) -> Kind:
     return known.get(frame.function) or compiled
 
 
+# --- Categories of runtime calls, and the ranges around events.
+
+
 RUNTIME = (
     "cuda_runtime",
     "cuda_driver",
@@ -290,29 +293,6 @@ def _leaves(frames: Frames) -> set[str]:
     return set(frames.instances) - {frames.instances[index] for index in composed}
 
 
-def input_dims(args: Args | None) -> list[list[int]]:
-    """Shapes of an operator's tensor inputs; empty if shapes were not recorded."""
-    if args is None or not bytes(args.dims):
-        return []
-    found: list[list[int]] = []
-    try:
-        _collect(msgspec.json.decode(args.dims), found)
-    except msgspec.DecodeError:
-        return []
-    return found
-
-
-def _collect(dims: object, found: list[list[int]]) -> None:
-    """Add the shapes in nested lists to `found`: tensor lists contain lists of shapes."""
-    if not isinstance(dims, list) or not dims:
-        return
-    if all(isinstance(size, int) for size in dims):
-        found.append(dims)
-        return
-    for entry in dims:
-        _collect(entry, found)
-
-
 # --- What a command's shapes say: the tensors of its operator, with what its arguments and its
 # kernel tell of them.
 #
@@ -337,6 +317,29 @@ _DTYPES = {
 }
 _LIST = "TensorList"
 _UNKNOWN = "tensor"
+
+
+def input_dims(args: Args | None) -> list[list[int]]:
+    """Shapes of an operator's tensor inputs; empty if shapes were not recorded."""
+    if args is None or not bytes(args.dims):
+        return []
+    found: list[list[int]] = []
+    try:
+        _collect(msgspec.json.decode(args.dims), found)
+    except msgspec.DecodeError:
+        return []
+    return found
+
+
+def _collect(dims: object, found: list[list[int]]) -> None:
+    """Add the shapes in nested lists to `found`: tensor lists contain lists of shapes."""
+    if not isinstance(dims, list) or not dims:
+        return
+    if all(isinstance(size, int) for size in dims):
+        found.append(dims)
+        return
+    for entry in dims:
+        _collect(entry, found)
 
 
 class ShapeTexts:

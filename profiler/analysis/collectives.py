@@ -188,7 +188,14 @@ _MAY_WAIT = said(
 
 
 RULES = (
-    Rule(exposed_collectives, _exposed_collectives, _change, section="ranks", needs=("timeline",)),
+    Rule(
+        exposed_collectives,
+        _exposed_collectives,
+        _change,
+        section="ranks",
+        merged_by="exposed_share",
+        needs=("timeline",),
+    ),
 )
 
 

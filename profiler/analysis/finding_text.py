@@ -378,14 +378,16 @@ class Rule(Struct, frozen=True):
     templates with names of the evidence and of `Where`, or a function that makes them of a finding.
     `change` is what to do about it in at most 72 characters, or a function that makes it; None: the
     whole recommendation. `section` is the key of the section to read next. Without the data in
-    `needs` (codes of `Importer.capabilities`) it finds hardly anything. Its name is that of
-    `find`."""
+    `needs` (codes of `Importer.capabilities`) it finds hardly anything. Findings about several
+    devices are merged if `merged_by` names the evidence that says how bad each is. Its name is that
+    of `find`."""
 
     find: Callable[[Analysis], Finding | Iterable[Finding] | None]
     words: Words | Callable[[Finding], Words]
     change: Said | Callable[[Finding], Said | None] | None = None
     section: str = ""
     needs: tuple[str, ...] = ()
+    merged_by: str = ""
 
     @property
     def name(self) -> str:

@@ -49,16 +49,6 @@ from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 # --- Findings of a rule that are alike on several ranks or devices, merged into one.
 
 
-_SHARES = {
-    "exposed_collectives": "exposed_share",
-    "host_bound": "host_wait_share",
-    "idle_gaps": "gap_share",
-    "transfers_exposed": "data_wait_share",
-}
-"""Rules that make a finding per device, and the evidence that says how bad it is."""
-_RANGES = ("gaps", *_SHARES.values())
-
-
 def once_for_all_ranks(found: Sequence[Finding]) -> list[Finding]:
     """Merge a rule's findings about several ranks into the one that costs most; its evidence
     `ranks` is the number of ranks."""
@@ -103,7 +93,7 @@ def _for_ranks(worst: Finding, several: Sequence[Finding]) -> Finding:
 
 
 def _of_devices(finding: Finding) -> Hashable:
-    if finding.rule not in _SHARES or finding.where.device is None:
+    if not rules()[finding.rule].merged_by or finding.where.device is None:
         return None
     reasons = [name for name in ("cause", "recorded", "data_loader_ns") if name in finding.evidence]
     names = (finding.evidence[name] for name in reasons if not name.endswith("_ns"))
@@ -115,7 +105,7 @@ def _for_devices(worst: Finding, several: Sequence[Finding]) -> Finding:
     if len(several) < 2:
         return worst
     extremes: dict[str, Value] = {}
-    for name in _RANGES:
+    for name in ("gaps", rules()[worst.rule].merged_by):
         values = [v for one in several if isinstance(v := one.evidence.get(name), int | float)]
         if len(values) == len(several):
             extremes |= {f"least_{name}": min(values), f"most_{name}": max(values)}

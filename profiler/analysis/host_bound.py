@@ -651,6 +651,7 @@ RULES = (
         _host_bound,
         _host_bound_change,
         section="idle",
+        merged_by="host_wait_share",
         needs=("timeline", "launches"),
     ),
     Rule(

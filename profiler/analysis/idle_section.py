@@ -492,13 +492,21 @@ _COPY_CHANGES: Mapping[object, Said] = {
 
 
 RULES = (
-    Rule(idle_gaps, _idle_gaps, _idle_gaps_change, section="idle", needs=("timeline", "launches")),
+    Rule(
+        idle_gaps,
+        _idle_gaps,
+        _idle_gaps_change,
+        section="idle",
+        merged_by="gap_share",
+        needs=("timeline", "launches"),
+    ),
     Rule(idle_around, _IDLE_AROUND, said("Prepare the next request while this one runs")),
     Rule(
         transfers_exposed,
         _transfers_exposed,
         _transfers_change,
         section="idle",
+        merged_by="data_wait_share",
         needs=("timeline",),
     ),
     Rule(

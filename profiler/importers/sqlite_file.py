@@ -168,10 +168,10 @@ class SqliteFile:
         self, table: str, columns: Mapping[str, int], there: list[str], led: Mapping[str, Lead]
     ) -> dict[str, Int64s]:
         """Existing columns, and columns of other tables, read by SQLite."""
-        asked = [f'CAST(ifnull(r."{name}", {columns[name]}) AS INTEGER)' for name in there]
+        asked = [_number(f'r."{name}"', columns[name]) for name in there]
         joins = ""
         for at, lead in enumerate(led.values()):
-            asked.append(f'CAST(ifnull(j{at}."{lead.column}", {lead.missing}) AS INTEGER)')
+            asked.append(_number(f'j{at}."{lead.column}"', lead.missing))
             joins += f' LEFT JOIN "{lead.table}" AS j{at} ON j{at}."id" = r."{lead.key}"'
         question = f'SELECT {", ".join(asked)} FROM "{table}" AS r{joins}'  # noqa: S608
         return dict(zip((*there, *led), self._numbers(question, len(asked)), strict=True))
@@ -180,9 +180,7 @@ class SqliteFile:
         self, table: str, columns: Mapping[str, int], text: str
     ) -> tuple[list[Int64s], list[str], Int32s]:
         """Existing columns of numbers and one of texts, if it exists, read by SQLite."""
-        asked = [
-            f'CAST(ifnull("{name}", {missing}) AS INTEGER)' for name, missing in columns.items()
-        ]
+        asked = [_number(f'"{name}"', missing) for name, missing in columns.items()]
         asked.append(_value(text, "") if text in self._columns[table] else "NULL")
         parts: list[list[Int64s]] = [[np.zeros(0, dtype=np.int64)] for _ in columns]
         places: list[Int32s] = [np.zeros(0, dtype=np.int32)]
@@ -251,6 +249,12 @@ def _filled(
         name: found[name] if name in found else np.full(count, default, dtype=np.int64)
         for name, default in missing.items()
     }
+
+
+def _number(column: str, missing: int) -> str:
+    """The SQL expression for a column as a number, `missing` for null and for what is none."""
+    is_number = f"typeof({column}) IN ('integer', 'real') OR {column} GLOB '[-0-9]*'"
+    return f"CASE WHEN {is_number} THEN CAST({column} AS INTEGER) ELSE {missing} END"
 
 
 def _value(column: str, others: str) -> str:

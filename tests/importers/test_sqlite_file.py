@@ -41,8 +41,14 @@ def written(path, rows, page, more, key="id"):
     if more:
         database.execute("ALTER TABLE odd ADD COLUMN c INTEGER DEFAULT 5")
     database.commit()
+    a, b = (
+        f"CASE WHEN typeof({name}) IN ('integer', 'real') THEN CAST({name} AS INTEGER) "
+        f"WHEN substr({name}, 1, 1) IN ('-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9') "
+        f"THEN CAST({name} AS INTEGER) ELSE {missing} END"
+        for name, missing in (("a", -7), ("b", -8))
+    )
     found = database.execute(
-        f"SELECT {key}, CAST(ifnull(a, -7) AS INTEGER), CAST(ifnull(b, -8) AS INTEGER), "
+        f"SELECT {key}, {a}, {b}, "
         "CASE typeof(t) WHEN 'text' THEN substr(t, 1, 65536) END FROM odd ORDER BY rowid"
     ).fetchall()
     database.close()

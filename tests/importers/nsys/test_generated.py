@@ -275,13 +275,15 @@ def test_another_thread_works_for_the_open_call(tmp_path):
 
 
 def test_what_has_no_time_is_a_drop(tmp_path):
-    """A kernel without end is counted, not laid somewhere: that and one that ends before it begins
-    are set aside by the check, and a range that was never closed lasts to the recording's end."""
+    """A kernel without end, or with a word for it, is counted, not laid somewhere: these and one
+    that ends before it begins are set aside by the check, and a range that was never closed lasts
+    to the recording's end."""
     rows = [
         Call(0, 5, 1),
         Kernel(10, 20, 1),
         Kernel(30, None, 2),
         Kernel(40, 35, 3),
+        Kernel(50, "soon", 4),
         Range(0, None, "unet"),
     ]
     run = imported(tmp_path, rows)
@@ -289,7 +291,7 @@ def test_what_has_no_time_is_a_drop(tmp_path):
         (DropKind.UNCLOSED_SLICE, 1, "events"),
     ]
     assert [(note.rule, note.count) for note in run.info.health] == [
-        ("unfinished", 1),
+        ("unfinished", 2),
         ("negative_length", 1),
     ]
     assert run.commands.filter(pl.col("device") == "cuda:0").height == 1

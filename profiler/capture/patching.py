@@ -179,7 +179,7 @@ class Wraps:
 
         def undo() -> None:
             arounds.remove(around)
-            if not arounds.current and attributes(weak()).get(name) is here():
+            if not arounds.current and attributes(weak()).get(name, _MISSING) is here():
                 arounds.restore()
 
         self._undo.append(undo)  # registered first: what follows may be interrupted

@@ -84,6 +84,15 @@ class _Hooked:
     wraps: Wraps
     look: Callable[[Any, str], Any]
 
+    def stays(self, owner: Any, name: str) -> bool:
+        """Whether the method is still the one that was found."""
+        return self.owner() is owner and self.seen() is _marked(self.look(owner, name))
+
+
+def _marked(seen: Any) -> Any:
+    """What was seen, with a mark for None, which a dead reference returns, too."""
+    return _Hooked if seen is None else seen
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Outside:
@@ -239,13 +248,15 @@ class PipelineHooks:
         for key, (owner, name, hook) in found.items():
             known = self._hooked.get(key)
             if known is not None:
-                if known.owner() is owner and known.seen() is known.look(owner, name):
+                if known.stays(owner, name):
                     continue
                 known.wraps.undo()
             wraps, look = Wraps(), backend_of(owner).seen
             self._hooked[key] = _Hooked(weakly(owner), object, wraps, look)  # not complete yet
             hook(wraps)
-            self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
+            self._hooked[key] = _Hooked(
+                weakly(owner), weakly(_marked(look(owner, name))), wraps, look
+            )
 
     def new_labels(self, *, repeated: bool = False) -> PipelineLabels:
         stages = Stages(self.recorder.place_call, self._denoisers, repeated=repeated)

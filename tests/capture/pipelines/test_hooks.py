@@ -45,6 +45,23 @@ def test_calls_in_order_with_labels_and_exact_times(tmp_path):
     ]
 
 
+def test_a_method_that_the_script_replaces_for_a_time(tmp_path):
+    """By a function that calls the hooked one; after the script has deleted it, calls are recorded
+    again, and it stays deleted."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as run:
+        pipeline(1)
+        decode = pipeline.vae.decode
+        pipeline.vae.decode = lambda latents: decode(latents + 1)
+        pipeline(1)
+        del pipeline.vae.decode
+        pipeline(1)
+    submodules = profiler.load(run.path).calls["submodule"].to_list()
+    assert submodules.count("vae") == submodules.count("transformer") == 3
+    assert vars(pipeline.vae).keys() == {"decoder"}
+
+
 def test_stages_tile_the_pipeline_and_steps_end_with_the_scheduler(tmp_path):
     """Stage borders are the ends of encode_prompt and of the last scheduler step."""
     spans = run_toy(tmp_path).spans.select("kind", "name", "start_ns", "duration_ns").rows()

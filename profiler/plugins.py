@@ -87,6 +87,16 @@ def _was_given(frame: FrameType, below: FrameType) -> bool:
     )
 
 
+def error_text(error: BaseException) -> str:
+    """`error` as "ValueError: …"; its type alone if it has no text, or fails to say it."""
+    try:
+        text = str(error)
+    except Exception as failed:  # noqa: BLE001 - the exception may be the program's own
+        let_pass(failed)
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 # --- Printable names: text of a trace or a model must not control a terminal or page.
 #
 # This is the one place that decides which characters are removed: control characters, and with them

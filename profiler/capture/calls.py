@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from profiler.errors import InputError
-from profiler.plugins import let_pass
+from profiler.plugins import error_text, let_pass
 from profiler.trace.events import (
     NO_ITERATION,
     NO_PIPELINE,
@@ -351,14 +351,7 @@ class Invocation:
 def error_mark(error: BaseException | None) -> int:
     """A number that stands for an exception without keeping it alive, 0 for none. Its address alone
     may be that of a later one."""
-    if error is None:
-        return 0
-    try:
-        text = str(error)
-    except Exception as failed:  # noqa: BLE001 - it is the script's
-        let_pass(failed)
-        text = ""
-    return hash((id(error), type(error).__name__, text))
+    return 0 if error is None else hash((id(error), error_text(error)))
 
 
 @dataclass(slots=True)

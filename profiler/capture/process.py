@@ -39,7 +39,7 @@ from profiler.capture.imports import forget, when_imported
 from profiler.capture.pipelines.discovery import NewPipelines, Together
 from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
-from profiler.plugins import let_pass
+from profiler.plugins import error_text, let_pass
 
 # --- The end of a process: the recording is closed first, if that is possible.
 #
@@ -202,10 +202,7 @@ def uncaught() -> str:
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return ""
     error = getattr(sys, "last_value", None)
-    if error is None:
-        return ""
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return "" if error is None else error_text(error)
 
 
 # --- What a switched-on process watches for: pipelines, and what backends notice outside of them.

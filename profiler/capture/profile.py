@@ -27,6 +27,7 @@ from profiler.capture.session import Session, open_sessions
 from profiler.capture.settings import check_names, parse_config, parse_max_size
 from profiler.capture.startup import recording
 from profiler.errors import InputError
+from profiler.plugins import error_text
 from profiler.trace.compression import Compression, check_compression
 
 # --- `profiler.submodule("upscaler", module)`: a submodule that the script names.
@@ -183,8 +184,7 @@ class Profile:
         trace: TracebackType | None,
     ) -> None:
         assert self._session is not None
-        name, text = type(error).__name__, str(error)
-        failure = "" if error is None else f"{name}: {text}" if text else name
+        failure = "" if error is None else error_text(error)
         try:
             self._session.close(failure)
         finally:

@@ -31,7 +31,7 @@ from profiler.capture.calls import (
 )
 from profiler.capture.operator_source import SizeLimit
 from profiler.capture.pipelines.script_loops import ScriptLoops
-from profiler.plugins import let_pass
+from profiler.plugins import error_text, let_pass
 from profiler.trace.compression import Packed, pack, unpack
 from profiler.trace.events import NO_STEP, UNKNOWN, Branch, Call, Span
 from profiler.trace.manifest_fields import Coverage, Uncaptured
@@ -344,11 +344,7 @@ class Recorder:
         """Record our own `error` as a drop: of one call of `where` (a submodule or a pipeline), or
         with `for_good` of an unknown number. It is printed to stderr once, and the script
         continues."""
-        reason = type(error).__name__
-        try:
-            reason = f"{reason}: {' '.join(str(error).split())}".removesuffix(": ")
-        except Exception as failed:  # noqa: BLE001 - what it says may fail, too
-            let_pass(failed)
+        reason = " ".join(error_text(error).split())
         if len(self.failures) >= _REASONS and (where, reason) not in self.failures:
             reason = "further errors"  # once there are too many distinct ones
         new = (where, reason) not in self.failures

@@ -121,6 +121,7 @@ class CallHook:
         self._names = names
         self._device = device_reader(owner(), entry)
         backend = backend_of(owner())
+        self._unobserved = backend.unobserved
         self._cache = backend.step_cache() if entry.stage in ("denoise", "") else None
         self._marks = backend.device_marks()
         self._onloaded = ""  # its device, if its last call ran
@@ -187,7 +188,8 @@ class CallHook:
         """Start a call; None if it is part of what is recorded already, or cannot be recorded."""
         before = scope()
         try:
-            return self._begun(args, kwargs, caller)
+            with self._unobserved():
+                return self._begun(args, kwargs, caller)
         except Exception as error:  # noqa: BLE001 - the user's program goes on
             enter(before)
             let_pass(error)
@@ -301,7 +303,8 @@ class CallHook:
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
         """End a call. Again without effect."""
         enter(opened.before)
-        self._hooks.recorder.attempt(self._entry.submodule, self._ended, opened, output, failed)
+        with self._unobserved():
+            self._hooks.recorder.attempt(self._entry.submodule, self._ended, opened, output, failed)
 
     def _ended(self, opened: _OpenCall, output: Any, failed: bool) -> None:
         invocation, before, recorder = opened.invocation, opened.before, self._hooks.recorder

@@ -12,7 +12,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -234,10 +235,19 @@ class Torch(Backend):
 
         return gpu(device)
 
+    def unobserved(self) -> AbstractContextManager[Any]:
+        """Without `__torch_function__` of the script's modes and classes of tensors."""
+        import torch
+
+        none: AbstractContextManager[Any] = torch._C.DisableTorchFunction()  # noqa: SLF001 - as it is
+        return none
+
     def weight_bytes(self, part: Any) -> int | None:
         """Of its parameters and buffers, each once, and of what is packed."""
-        from profiler.capture.torch.model_settings import stored_bytes
+        from profiler.capture.torch.model_settings import is_lazy, stored_bytes
 
+        if any(map(is_lazy, chain(part.parameters(), part.buffers()))):
+            return None
         return sum(stored_bytes(part.modules()).values())
 
     def settings(self, part: Any) -> SubmoduleSettings | None:

@@ -103,7 +103,8 @@ def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
     tensors: dict[int, Any] = {}
     sizes: dict[str, int] = {}
     for module in modules:
-        tensors.update({id(tensor): tensor for tensor in own_tensors(module)})
+        known = (tensor for tensor in own_tensors(module) if not is_lazy(tensor))
+        tensors.update({id(tensor): tensor for tensor in known})
         for name, size in _packed_bytes(module):
             sizes[name] = sizes.get(name, 0) + size
     by_type: dict[tuple[type, Any], int] = {}
@@ -114,6 +115,13 @@ def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
         name = _element_type(kind.__name__, dtype)
         sizes[name] = sizes.get(name, 0) + size
     return sizes
+
+
+def is_lazy(tensor: Any) -> bool:
+    """Whether a tensor is a weight that gets its shape in its module's first call."""
+    from torch.nn.parameter import is_lazy as lazy
+
+    return bool(lazy(tensor))
 
 
 def packed_shapes(module: Any) -> str:

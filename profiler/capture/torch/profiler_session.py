@@ -8,6 +8,7 @@ all threads and have no allocations.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import resource
 import sys
@@ -384,6 +385,16 @@ class _Session:
         return bool(self.hosts) or any(call.end_ns < 0 for call in self.calls)
 
 
+def _exit_without_destructors() -> None:
+    """Have this forked child end without the destructors of C++'s static objects: Kineto's waits
+    for a thread that only the parent has. Exit functions of Python and streams of C are not
+    affected."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # the last one that is registered runs first
+        libc.on_exit(libc._exit, None)  # noqa: SLF001 - a function of C
+        libc.on_exit(libc.fcloseall, None)
+
+
 class Tracing:
     """The sessions of a process, one after the other, counted by `sessions`."""
 
@@ -508,6 +519,8 @@ class Tracing:
         self._conversions, self._running = Conversions(self._resting_since), {}
         self._held = None
         self._follows, self._threads, self._levels = False, {}, {}
+        if self.sessions:
+            _exit_without_destructors()
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
             return

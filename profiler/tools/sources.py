@@ -13,6 +13,7 @@ Folders are searched two levels deep. Foreign traces are imported into a tempora
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
 # another profiler that an importer recognises.
 
 
-_PACKET = b"\n"  # first byte of every Perfetto trace
+_PACKET = re.compile(
+    rb"\n(?!\s*[{\[][\s -\xff]*\Z)"
+)  # begins every Perfetto trace, also a blank line
 
 
 class Kind(Enum):
@@ -157,7 +160,7 @@ def _found(paths: tuple[Path, ...], options: Mapping[str, object]) -> Found:
     from profiler.importers.refusals import producer
 
     head = head_of(path)
-    if head[:1] not in (b"", _PACKET) or producer(head) is not None:
+    if (head and not _PACKET.match(head)) or producer(head) is not None:
         raise unread(path)
     return Found(path, (Source(path, Kind.TRACE),))
 

@@ -240,3 +240,21 @@ def test_the_list_has_every_importer(cli):
         assert importer.seen
         assert not importer.capabilities & set(recorded(importer.capabilities))  # all have words
     assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("text", ['\n{"version": 1}', "\n\n [1, 2]\n"])
+def test_json_after_a_blank_line_is_no_perfetto_trace(tmp_path, text):
+    """A line feed is also the first byte of a Perfetto trace: JSON that no importer reads is
+    refused as JSON."""
+    path = tmp_path / "events.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"looks like a JSON (object|array)"):
+        resolve([[path]])
+
+
+def test_a_packet_that_looks_like_json_stays_a_trace(tmp_path):
+    """The first packet of this trace is 123 bytes long, which is the code of a brace."""
+    path = tmp_path / "trace.pb"
+    path.write_bytes(b"\n{" + b"\x50\x01" * 61 + b"\x50")
+    (found,) = resolve([[path]])
+    assert [source.path for source in found.sources] == [path]

@@ -393,8 +393,11 @@ def _sources(path: Path) -> Iterator[_Source]:
                 for one, number in zip(databases, numbers, strict=True):
                     yield _Source(one, None, None, one, int(number[1]) if number else None)
                 continue
-            text = (_only(files.get(form, [])) for form in (AscendForm.TRACE, AscendForm.KERNELS))
-            yield _Source(place, *text, None if files else _only(databases), _rank(place))
+            trace, kernels = (
+                _only(files.get(f, [])) for f in (AscendForm.TRACE, AscendForm.KERNELS)
+            )
+            database = None if files else _only(databases)
+            yield _Source(place, trace, kernels, database, _rank(place))
 
 
 def _only(files: Sequence[Path]) -> Path | None:

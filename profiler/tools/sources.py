@@ -52,9 +52,8 @@ if TYPE_CHECKING:
 # another profiler that an importer recognises.
 
 
-_PACKET = re.compile(
-    rb"\n(?!\s*[{\[][\s -\xff]*\Z)"
-)  # begins every Perfetto trace, also a blank line
+# A line feed begins every Perfetto trace, and the JSON of some programs.
+_PACKET = re.compile(rb"\n(?!\s*[{\[][\s -\xff]*\Z)")
 
 
 class Kind(Enum):

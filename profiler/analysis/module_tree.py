@@ -159,10 +159,6 @@ MODULE_TREE: tuple[Column, ...] = (
 # --- The tree of modules, row by row: sums of what is in each node, and what follows from them.
 
 
-_OWN, _COMMANDS = MEASURES.index("own_ns"), MEASURES.index("commands")
-_EXECUTIONS = MEASURES.index("executions")
-
-
 class Around(Struct, frozen=True, eq=False):
     """The tree above modules: the `name` of the run, its number of `pipelines`, the time in none of
     its `stages` (`self_ns`), and the time of each stage in no call (`before_after_ns`).
@@ -217,7 +213,7 @@ def _rows(around: Around, inside: Inside) -> list[_Row]:
     for node, parent in enumerate(folded.parent):
         children.setdefault(parent, []).append(node)
     roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
-    measured = (_OWN, _COMMANDS, _EXECUTIONS)
+    measured = map(MEASURES.index, ("own_ns", "commands", "executions"))
     own_ns, commands, executions = (inside.sums[:, :, at].tolist() for at in measured)
     visits = inside.visits.tolist()
     elapsed = around.self_ns + sum(around.before_after_ns) + _elapsed(around.submodules)
@@ -286,9 +282,8 @@ def _elapsed(submodules: pl.DataFrame) -> int:
 def tree(around: Around, inside: Inside) -> pl.DataFrame:
     """The table of the module tree (`MODULE_TREE`)."""
     rows = _rows(around, inside)
-    columns: dict[str, Sequence[Any]] = dict(
-        zip(_Row.__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True)
-    )
+    values = zip(*map(astuple, rows), strict=True)
+    columns: dict[str, Sequence[Any]] = dict(zip(_Row.__struct_fields__, values, strict=True))
     columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
     own = pl.DataFrame(columns, strict=False).with_row_index("node")
     frame = own.hstack(_measures(rows, inside))

@@ -382,10 +382,8 @@ def _without_empty(part: Part, drawn: set[str]) -> Part:
 
 
 # --- The page's first screen beside its canvases: how long it took, what to change, the costliest
-# shapes. The figures are those of the report's opening, which a terminal prints.
-#
-# All of it is HTML, and every text in it is escaped; `templates/first_screen.js` draws the
-# canvases.
+# shapes. The figures are those of the report's opening, which a terminal prints. Every text is
+# escaped; `templates/first_screen.js` draws the canvases.
 
 
 def answers_html(facts: tuple[Fact, ...]) -> str:
@@ -404,19 +402,16 @@ def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
     if not opening.advice_title:
         return ""
     total = opening.advice_total
+    saved = [spoken(text) for text in (total.title, total.gain) if text] if total else []
     numbers = {id(finding): number for number, finding in enumerate(findings)}
     items = "".join(_advice(advice, numbers.get(id(advice.finding))) for advice in opening.advice)
     return (
         f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
         + (f"<ol>{items}</ol>" if items else "")
-        + (f'<p class="last">{_total(total)}</p>' if total is not None else "")
+        + (f'<p class="last">{": ".join(saved)}</p>' if saved else "")
         + "".join(f'<p class="help">{spoken(note)}</p>' for note in opening.advice_notes)
         + f"{of_whole()}</div>"
     )
-
-
-def _total(total: Advice) -> str:
-    return f"{spoken(total.title)}: {spoken(total.gain)}" if total.gain else spoken(total.title)
 
 
 def _advice(advice: Advice, number: int | None) -> str:

@@ -71,6 +71,26 @@ def test_no_number_is_cut_on_a_telephone(report):
     report.page.set_viewport_size({"width": 1400, "height": 1000})
 
 
+def test_a_short_name_is_one_line(report):
+    """In a wide window `text_encoder_3` is as tall as `vae`, and its colour is beside it: on a
+    telephone as well, where the name may break."""
+    cells = report.page.locator("[data-table=calls] tbody tr td:nth-child(2) .whole")
+    tall = {cell.bounding_box()["height"] for cell in cells.all()}
+    assert len(tall) == 1
+    assert {"text_encoder_3", "vae"} <= set(cells.all_inner_texts())
+    report.page.set_viewport_size({"width": 390, "height": 844})
+    beside = """(cells) => cells.every((cell) => {
+      const line = document.createRange();
+      line.setStart(cell, 1);
+      line.setEndAfter(cell.lastChild);
+      const { top, bottom } = cell.querySelector(".swatch").getBoundingClientRect();
+      const first = line.getClientRects()[0];
+      return first.top < bottom && top < first.bottom;
+    })"""
+    assert cells.evaluate_all(beside)
+    report.page.set_viewport_size({"width": 1400, "height": 1000})
+
+
 def test_a_wider_window_has_more_columns(report):
     """What fits is not put away, and the button is gone."""
     report.page.wait_for_function(_FITTED)

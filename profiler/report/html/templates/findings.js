@@ -56,7 +56,7 @@ function drawTaking(article, explorer) {
   if (!article.id) return;
   article.querySelector(".taking")?.remove();
   const take = (label, text) => element("button", { type: "button", class: "quiet save", onclick: ({ currentTarget }) => copiedBy(currentTarget, text()) }, label);
-  article.append(element("p", { class: "taking" },
+  (article.querySelector(".where") ?? article).append(element("span", { class: "taking" },
     take(say("Copy link"), () => explorer.address.of(article)),
     take(say("Copy as Markdown"), () => `${findingMarkdown(article)}\n\n<${explorer.address.of(article)}>`)));
 }

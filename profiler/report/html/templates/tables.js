@@ -11,6 +11,7 @@ import { copiedBy, markdownOf, tableSaved } from "./table_files.js";
 const RATES = { // units as profiler/report/units.py has them: one of each in that of the values
   flop_rate: [[1, "TFLOP/s"], [1e-3, "GFLOP/s"], [1e-6, "MFLOP/s"]], byte_rate: [[1, "GB/s"], [1e-3, "MB/s"]],
 };
+const SHORT = 16; // characters of a name
 const LIMITS = { text: 48, list: 28, layer: 120, file: 48 }; // characters; the whole text is in the title
 
 export class DataTable {
@@ -353,18 +354,19 @@ export class DataTable {
     const limit = LIMITS[kind] ?? Infinity;
     if (kind === "layer" || value.length > limit) properties.title = value;
     const text = this.shown(value, kind, name);
-    if (kind === "word" && text.length > 32) properties.class += " long";
-    const shown = TEXTS.includes(kind) ? breakable(shortened(text, limit), kind === "layer") : shortened(text, limit);
+    if ((kind === "word" || kind === "text") && text.length > 32) properties.class += " long";
+    const shown = TEXTS.includes(kind) ? breakable(shortened(text, limit), kind === "layer") : [shortened(text, limit)];
     if (kind === "file") return element("td", properties, element("a", { href: addressOf(value) }, shown));
     const colour = colourOf(name, value);
-    return element("td", properties, this.pickable(name, value, [colour ? swatch(colour) : null, shown]));
+    if (colour) shown[0] = element("span", { class: "whole" }, swatch(colour), shown[0]); // none on a line of its own
+    return element("td", properties, this.pickable(name, value, shown));
   }
 
   // The content of a cell, as a button if the whole page can follow its value.
   pickable(name, value, content) {
     const dimension = this.choice && dimensionOf(name), leads = this.action && name === this.columns[0].name;
     if (!dimension || leads || !this.choice.exists(dimension, value)) return content;
-    const button = pickButton(this.choice, { [dimension]: value }, content.flat());
+    const button = pickButton(this.choice, { [dimension]: value }, content);
     button.dataset.pick = `${dimension} ${value}`;
     return button;
   }
@@ -404,9 +406,14 @@ export function colourOf(column, value) {
   return colours && Object.hasOwn(colours, value) ? colours[value] : null;
 }
 
-// Names may break behind a dot, a slash or an underscore, those of layers behind a colon, too.
+// Names may break behind a dot, a slash or an underscore, those of layers behind a colon, too; short ones
+// (`text_encoder_3`, `rank0/cuda:0`) on a telephone only.
 function breakable(name, layer) {
-  return name.split(layer ? /(?<=[./:_])(?![/:_])/ : /(?<=[./_])(?![/_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+  const places = layer ? /(?<=[./:_])(?![/:_])/ : /(?<=[./_])(?![/_])/;
+  return name.split(/(?<= )/).flatMap((word) => {
+    const parts = word.split(places).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+    return parts.length > 1 && word.trim().length <= SHORT ? [element("span", { class: "short" }, parts)] : parts;
+  });
 }
 
 // A patch of colour that follows the theme by itself; `look` is one of contrast.js, or an outline.

@@ -36,6 +36,7 @@ from profiler.capture.backend import (
     device_facts,
 )
 from profiler.capture.calls import Invocation, PipelineCall, error_mark
+from profiler.capture.imports import interrupts_wait
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.overhead import CallCost, measured_costs
 from profiler.capture.pipelines.discovery import Together
@@ -148,6 +149,7 @@ def versions() -> dict[str, str]:
 
 
 @functools.cache  # once per process: the search takes longer than all else for the manifest
+@interrupts_wait()  # the search suppresses every exception, so also those of the script's handlers
 def _version(package: str) -> str:
     """The version of an installed package, "" if it is not. `metadata.version` would parse all
     of its METADATA as an e-mail, whose body is the README."""

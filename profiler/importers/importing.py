@@ -78,8 +78,8 @@ def import_all_with(
     leave: Callable[[object], None] | None = None,
     alone: bool = False,
 ) -> tuple[Path, ...]:
-    """Do `import_all` with this importer, without other runs if `alone`; `leave` is called with
-    what it read."""
+    """Do `import_all` with this importer; `leave` is called with what it read. If `alone`, the run
+    is read at once and removed: without other runs, and not forced to the disk."""
     from profiler.trace.bundle import BundleWriter, place_bundle
 
     if name is not None:
@@ -94,7 +94,9 @@ def import_all_with(
             made = []
             for one, given in ((run, name), *((other, None) for other in others)):
                 called = given or run_name_of(one.name) or importer.name
-                with BundleWriter.create(folder, called, compress=compress) as bundle:
+                with BundleWriter.create(
+                    folder, called, compress=compress, sync="never" if alone else "finish"
+                ) as bundle:
                     info = one.write(bundle)
                     capabilities = tuple(sorted(one.capabilities))
                     made.append(bundle.finish(structs.replace(info, capabilities=capabilities)))

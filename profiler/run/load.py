@@ -550,11 +550,13 @@ def load_bundle(directory: Path) -> Run:
 def _batches(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """The files with their sizes in their order, small ones together."""
     batch: dict[str, int] = {}
+    batched = 0  # bytes
     for name, size in sizes.items():
-        if batch and sum(max(one, 0) for one in batch.values()) + size > _TOGETHER:
+        if batch and batched + size > _TOGETHER:
             yield batch
-            batch = {}
+            batch, batched = {}, 0
         batch[name] = size
+        batched += max(size, 0)
     yield batch
 
 

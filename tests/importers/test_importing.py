@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from profiler.importers import import_trace, importing
 from profiler.importers.foreign_run import ForeignRunBuilder, TimedLayer, end_to_end
 from profiler.importers.formats import IMPORTERS
 from profiler.importers.importer import Importer
+from profiler.tools.sources import load
 from profiler.trace import Track
 
 from .kineto.traces import flux
@@ -173,3 +175,18 @@ def test_the_manifest_has_the_devices_of_calls():
     run = ForeignRunBuilder("toy", "toy", Path("a.toy"))
     run.timeline([end_to_end("vae", Track("npu:0", "queue 0", "compute"), [TimedLayer("conv", 5)])])
     assert [*run.info([one.call for one in run.calls]).devices] == ["cpu:0", "npu:0"]
+
+
+def test_only_what_is_kept_is_forced_to_the_disk(tmp_path, monkeypatch):
+    """A run that is read at once and removed is not: thousands of calls waited for the disk."""
+    forced = []
+    monkeypatch.setattr(os, "fsync", forced.append)
+    path = tmp_path / "a.json"
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    ]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    load(path).close()
+    assert not forced
+    load(path, out=tmp_path / "kept")
+    assert forced

@@ -25,9 +25,10 @@ from profiler.analysis.commands import (
     thread_of,
     untraced_calls,
 )
+from profiler.analysis.context import Inputs
 from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing, WaitCause
 from profiler.analysis.result import Analysis
-from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
+from profiler.analysis.timeline import Axis, device_spans
 from profiler.run.device_timeline import Axes
 from profiler.run.intervals import Codes, Stretches, Times, batches, group_heads
 from profiler.run.launches import NOBODY, DeviceAxis, Launches
@@ -90,21 +91,12 @@ _Flags = npt.NDArray[np.bool_]
 _COPY = re.compile(r"(copy|slice)-(start|done)")  # what XLA calls the two ends of a copy
 
 
-def device_gaps(
-    run: Run,
-    commands: CommandArrays,
-    axes: Axes,
-    axis: Axis,
-    pipelines: PipelineCalls,
-    dropped: Sequence[int],
-) -> tuple[DeviceGaps, ...]:
-    """Return the gaps of each device that worked and whose calls were traced, by name.
-
-    `commands`, `axes`, `axis` and `pipelines` are those of `run`, whose calls are sorted by `call`;
-    `dropped` are the rows of calls that drops name.
-    """
-    spans = device_spans(run, commands)
-    work = _Work.of(run, commands, axes.axes, axis, pipelines, dropped)
+def device_gaps(of: Inputs, axes: Axes, dropped: Sequence[int]) -> tuple[DeviceGaps, ...]:
+    """Return the gaps of each device that worked and whose calls were traced, by name. `axes` are
+    those of the run, `dropped` the rows of calls that drops name."""
+    run = of.run
+    spans = device_spans(run, of.everything)
+    work = _Work.of(of, axes.axes, dropped)
     unrelated = {note.device for note in run.info.health if note.unrelated}
     placed = run.calls["device"].cast(pl.String).to_numpy()
     untraced = untraced_calls(run, run.calls)
@@ -138,15 +130,8 @@ class _Work(Struct, frozen=True, eq=False):
     host: Stretches
 
     @classmethod
-    def of(
-        cls,
-        run: Run,
-        commands: CommandArrays,
-        axes: Mapping[str, DeviceAxis],
-        axis: Axis,
-        pipelines: PipelineCalls,
-        dropped: Sequence[int],
-    ) -> _Work:
+    def of(cls, of: Inputs, axes: Mapping[str, DeviceAxis], dropped: Sequence[int]) -> _Work:
+        run, commands, pipelines = of.run, of.everything, of.pipelines
         tiles = run.tiles.calls
         begin, end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
         last = np.full((len(axes), len(tiles) + 1), np.iinfo(np.int64).min)
@@ -161,7 +146,7 @@ class _Work(Struct, frozen=True, eq=False):
             commands=commands,
             layers=run.commands["layer"],
             axes=tuple(axes.values()),
-            axis=axis,
+            axis=of.axis,
             begin=begin,
             end=end,
             uses=(last > np.iinfo(np.int64).min) | (np.array([*axes])[:, None] == on[None, :]),
@@ -169,7 +154,7 @@ class _Work(Struct, frozen=True, eq=False):
             pipeline=pipelines.code_of(run.calls) if len(pipelines.numbers) else None,
             submodule=run.calls["submodule"].cast(pl.Categorical).to_physical().to_numpy(),
             missing=Stretches.union(begin[rows], end[rows]),
-            host=host.minus(axis.waits),
+            host=host.minus(of.axis.waits),
         )
 
     def gaps(

@@ -524,7 +524,7 @@ def device_works(of: Inputs) -> tuple[tuple[DeviceGaps, ...], dict[str, Busy]]:
     """The gaps of a run's devices, and when each worked, by name. The axes, which nothing else
     needs, are released."""
     axes, dropped = device_axes(of), dropped_calls(of.run)
-    gaps = device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
+    gaps = device_gaps(of, axes, dropped)
     of.release(device_axes)
     return gaps, {name: axis.busy for name, axis in axes.axes.items()}
 

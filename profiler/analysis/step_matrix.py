@@ -327,25 +327,16 @@ class StepMatrix(Struct, frozen=True, eq=False):
         return found
 
 
-def step_matrix(
-    calls: pl.DataFrame,
-    kinds: Kinds,
-    roles: pl.DataFrame,
-    ran: CallKinds,
-    steps: pl.DataFrame,
-    pipelines: PipelineCalls,
-) -> StepMatrix:
-    """Return the matrix of `calls`, whose kinds of commands `ran`, over `steps` (`STEPS`).
-
-    `roles` has one row per kind (`KIND_ROLE`).
-    """
-    steps = steps.sort("start_ns", "pipeline", "step")
-    step_of_call = _steps_of(calls, steps, pipelines)
+@shared
+def steps_matrix(of: Inputs) -> StepMatrix:
+    """The step matrix of the selected calls, over the table of steps."""
+    ran, steps = of.call_kinds, of.table("steps").sort("start_ns", "pipeline", "step")
+    step_of_call = _steps_of(of.calls, steps, of.pipelines)
     place = step_of_call[ran.call]
-    used = np.zeros(len(kinds), dtype=np.bool_)
+    used = np.zeros(len(of.kinds), dtype=np.bool_)
     used[ran.kind[place >= 0]] = True
-    names, part_of_kind = _parts(kinds, roles, used, len(steps))
-    traced = _traced(calls, step_of_call, len(steps))
+    names, part_of_kind = _parts(of.kinds, kind_roles(of), used, len(steps))
+    traced = _traced(of.calls, step_of_call, len(steps))
     submodules = [*dict.fromkeys(names["submodule"])]
     parts = pl.concat([_named("step", [None]), _named("submodule", submodules), names])
     offset = 1 + len(submodules)
@@ -468,13 +459,6 @@ def _real(values: Reals) -> pl.Series:
 
 
 # --- The tables of how the parts of steps change from step to step.
-
-
-@shared
-def steps_matrix(of: Inputs) -> StepMatrix:
-    """The step matrix of the selected calls."""
-    steps = of.table("steps")
-    return step_matrix(of.calls, of.kinds, kind_roles(of), of.call_kinds, steps, of.pipelines)
 
 
 TABLES = (

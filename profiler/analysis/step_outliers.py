@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from profiler.analysis.commands import CommandArrays, Kinds, rows_by_call
 from profiler.analysis.compilation import compiled_in
+from profiler.analysis.context import Inputs
 from profiler.analysis.critical_path import (
     BusySource,
     BusyTracks,
@@ -46,7 +47,6 @@ from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, ste
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, LAYER, NS, STRING, Column, col, empty, schema, typed
 from profiler.run.intervals import Codes, Stretches, Times, ends, order_by, positions
-from profiler.run.run import Run
 from profiler.text import Said, Value, filled, said
 
 # --- Words of the tables about denoising steps: closed sets.
@@ -128,21 +128,10 @@ class _Cause(Struct, frozen=True):
     cause_layer: str | None = None
 
 
-def outlier_table(
-    matrix: StepMatrix,
-    run: Run,
-    everything: CommandArrays,
-    calls: pl.DataFrame,
-    frame: pl.DataFrame,
-    commands: CommandArrays,
-    kinds: Kinds,
-) -> pl.DataFrame:
-    """Return one row per outlier (`STEP_OUTLIERS`), most time beyond the usual first.
-
-    `everything` are all commands of `run`; `frame` holds those of the selected `calls`, `commands`
-    their arrays, of `kinds`.
-    Outliers of less than a thousandth of a step are left out, and all but the first 50.
-    """
+def _outliers(of: Inputs) -> pl.DataFrame:
+    """Return one row per outlier (`STEP_OUTLIERS`), most time beyond the usual first. Outliers of
+    less than a thousandth of a step are left out, and all but the first 50."""
+    matrix = steps_matrix(of)
     median = medians(matrix.usual)
     excess = matrix.time - median[:, None]
     least = _LEAST * median[0] if len(matrix.steps) else 0.0
@@ -151,8 +140,8 @@ def outlier_table(
     row, column = row[order], column[order]
     if not len(row):
         return empty(STEP_OUTLIERS)
-    source = BusySource.of(run, everything)
-    looked = _Looked(matrix, calls, commands, Tracks.of(frame["track"]), kinds, source)
+    tracks, source = Tracks.of(of.frame["track"]), BusySource.of(of.run, of.everything)
+    looked = _Looked(matrix, of.calls, of.commands, tracks, of.kinds, source)
     causes = [
         looked.cause(part, step, int(excess[part, step]))
         for part, step in zip(row.tolist(), column.tolist(), strict=True)
@@ -316,9 +305,7 @@ TABLES = (
         row="one part in one step that stands out",
         section="time",
         columns=STEP_OUTLIERS,
-        make=lambda of: outlier_table(
-            steps_matrix(of), of.run, of.everything, of.calls, of.frame, of.commands, of.kinds
-        ),
+        make=_outliers,
         title="Outliers and what explains them",
         about="The table lists outliers of at least a thousandth of a step, largest `excess_ns` "
         "first, 50 at most. `step_outliers_total` in JSON is the number of all outliers.",
@@ -634,7 +621,7 @@ RULES = (
             recommendation="Run at least as many steps before recording (--warmup), compare "
             "medians; look for compilation or allocation in the first steps.",
         ),
-        said("Run at least as many steps before recording (--warmup)"),
+        "Run at least as many steps before recording (--warmup)",
     ),
     Rule(
         step_drift,
@@ -644,7 +631,7 @@ RULES = (
             recommendation="Watch clocks, temperature and power while it runs (throttling), memory "
             "that grows, and what else the machine does; measure again when it is warm.",
         ),
-        said("Watch clocks, temperature and memory; measure again when it is warm"),
+        "Watch clocks, temperature and memory; measure again when it is warm",
         section="time",
     ),
     Rule(outlier_steps, _outlier_steps, _outlier_change, section="time"),

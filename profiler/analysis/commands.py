@@ -8,7 +8,7 @@ Python and spread to the commands by `of_command`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -203,22 +203,20 @@ def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
 # --- Kinds of commands: the distinct tuples of what decides what a command is for and computes.
 
 
-KIND = pl.Schema(
-    {
-        "kind": pl.Int32(),
-        "submodule": pl.String(),
-        "layer": pl.String(),
-        "module": pl.String(),
-        "place": pl.String(),
-        "op_type": pl.String(),
-        "category": CATEGORY,
-        "shapes": pl.String(),
-        "kernel": pl.String(),
-        "host": pl.Boolean(),
-        "commands": pl.Int64(),
-        "total_ns": pl.Int64(),
-    }
-)
+KIND: Mapping[str, pl.DataType] = {
+    "kind": pl.Int32(),
+    "submodule": pl.String(),
+    "layer": pl.String(),
+    "module": pl.String(),
+    "place": pl.String(),
+    "op_type": pl.String(),
+    "category": CATEGORY,
+    "shapes": pl.String(),
+    "kernel": pl.String(),
+    "host": pl.Boolean(),
+    "commands": pl.Int64(),
+    "total_ns": pl.Int64(),
+}
 """The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type`,
 `shapes` and `kernel` if the trace has none; `kernel` is that of its first command. `place` says
 where in the model the layer lies (`place_of`). `host` says whether its commands are the host's, not

@@ -172,16 +172,14 @@ def _of_rows(tensor: Tensor, result: Tensor, every: tuple[Tensor, ...]) -> Tenso
 # --- The work of every kind of command of a run: by formula, else as its producer recorded it.
 
 
-WORK = pl.Schema(
-    {
-        "kind": pl.Int32(),
-        "family": pl.String(),
-        "dtype": pl.String(),
-        "flops": pl.Int64(),
-        "bytes_read": pl.Int64(),
-        "bytes_written": pl.Int64(),
-    }
-)
+WORK: Mapping[str, pl.DataType] = {
+    "kind": pl.Int32(),
+    "family": pl.String(),
+    "dtype": pl.String(),
+    "flops": pl.Int64(),
+    "bytes_read": pl.Int64(),
+    "bytes_written": pl.Int64(),
+}
 """The columns of `KindWork.table`: sums over all commands of a kind, null if not known."""
 
 _RECORDED = ("flops", "bytes_read", "bytes_written")

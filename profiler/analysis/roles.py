@@ -174,16 +174,14 @@ BLOCKS: tuple[Column, ...] = (
 
 
 STREAMS = ("image", "text")
-KIND_ROLE = pl.Schema(
-    {
-        "kind": pl.Int32(),
-        "role": ROLE,
-        "norm_kind": pl.String(),
-        "stream": pl.Enum(STREAMS),
-        "block": pl.String(),
-        "role_by": pl.Enum(ROLE_BY),
-    }
-)
+KIND_ROLE: Mapping[str, pl.DataType] = {
+    "kind": pl.Int32(),
+    "role": ROLE,
+    "norm_kind": pl.String(),
+    "stream": pl.Enum(STREAMS),
+    "block": pl.String(),
+    "role_by": pl.Enum(ROLE_BY),
+}
 """One row a kind, in their order. Null: `role` of host work; `norm_kind` of all but norms and of
 norms whose kind is not known; `stream` if there are not two, or it works on both; `block`
 outside of blocks; `role_by` if nothing decided (`other`)."""

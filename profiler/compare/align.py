@@ -30,9 +30,7 @@ from profiler.trace.events import NO_STEP, RUN_STAGE
 # --- The name under which each module is compared: the nearest module that both sides have.
 
 
-_ALIGNED = pl.Schema(
-    dict.fromkeys(("submodule", "role", "module", "as", "level"), pl.String())  # names, per row
-)
+_ALIGNED = dict.fromkeys(("submodule", "role", "module", "as", "level"), pl.String())  # names
 _Places = dict[tuple[str, str], set[str]]  # module paths by submodule and role
 _Translation = dict[str, dict[str, str]]  # by submodule: its paths in the words of the other side
 

@@ -39,26 +39,22 @@ from profiler.trace.manifest_fields import Submodule
 # modules, and to explain why times differ (shapes, kernels, rates).
 
 
-LAYERS = pl.Schema(
-    {
-        "submodule": pl.String(),
-        "layer": pl.String(),
-        "at": pl.Int64(),  # its first command: layers are in order of execution
-        "total_ns": pl.Int64(),
-    }
-)
-OPERATIONS = pl.Schema(
-    {
-        "submodule": pl.String(),
-        "label": pl.String(),  # operation and dims, without the type; "" if shapes are unknown
-        "dtype": pl.String(),
-        "kernel": pl.String(),  # "" if the trace has none
-        "executions": pl.Int64(),
-        "total_ns": pl.Int64(),
-        "flops": pl.Int64(),
-        "rated_ns": pl.Int64(),  # of commands whose FLOPs are known
-    }
-)
+LAYERS: Mapping[str, pl.DataType] = {
+    "submodule": pl.String(),
+    "layer": pl.String(),
+    "at": pl.Int64(),  # its first command: layers are in order of execution
+    "total_ns": pl.Int64(),
+}
+OPERATIONS: Mapping[str, pl.DataType] = {
+    "submodule": pl.String(),
+    "label": pl.String(),  # operation and dims, without the type; "" if shapes are unknown
+    "dtype": pl.String(),
+    "kernel": pl.String(),  # "" if the trace has none
+    "executions": pl.Int64(),
+    "total_ns": pl.Int64(),
+    "flops": pl.Int64(),
+    "rated_ns": pl.Int64(),  # of commands whose FLOPs are known
+}
 _LABELS = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
 _OF_KIND = ("submodule", "layer", "place", "op_type", "shapes", "host")
 _SUMS = (pl.col("commands", "total_ns").sum(), pl.col("at").min())
@@ -308,45 +304,39 @@ def sort_by_operator(op_type: str, category: str) -> str:
 
 
 _PLACE = {"pipeline": pl.Int64(), "step": pl.Int32()}
-SPAN = pl.Schema(
-    {
-        "level": pl.String(),  # end_to_end, stage or step
-        "part": pl.String(),  # "" for all of it; of steps also host, idle and between
-        "stage": pl.String(),
-        **_PLACE,
-        "value_ns": pl.Int64(),
-    }
-)
+SPAN: Mapping[str, pl.DataType] = {
+    "level": pl.String(),  # end_to_end, stage or step
+    "part": pl.String(),  # "" for all of it; of steps also host, idle and between
+    "stage": pl.String(),
+    **_PLACE,
+    "value_ns": pl.Int64(),
+}
 _OF_STEPS = (
     ("", "elapsed_ns"),
     ("host", "host_ns"),
     ("idle", "idle_ns"),
     ("between", "between_ns"),
 )
-CALL = pl.Schema(
-    {
-        "call": pl.Int32(),
-        "stage": pl.String(),
-        "submodule": pl.String(),
-        "branch": pl.String(),
-        **_PLACE,
-        "value_ns": pl.Int64(),
-        "first": pl.Boolean(),
-        "traced": pl.Boolean(),
-        "total_ns": pl.Float64(),  # sum over its device commands
-    }
-)
-WORK = pl.Schema(
-    {
-        "submodule": pl.String(),
-        "role": pl.String(),
-        "module": pl.String(),
-        "by_kernel": pl.String(),  # kind of work (`sorts`), "" if no kernel says
-        "by_operator": pl.String(),
-        **_PLACE,
-        "total_ns": pl.Float64(),
-    }
-)
+CALL: Mapping[str, pl.DataType] = {
+    "call": pl.Int32(),
+    "stage": pl.String(),
+    "submodule": pl.String(),
+    "branch": pl.String(),
+    **_PLACE,
+    "value_ns": pl.Int64(),
+    "first": pl.Boolean(),
+    "traced": pl.Boolean(),
+    "total_ns": pl.Float64(),  # sum over its device commands
+}
+WORK: Mapping[str, pl.DataType] = {
+    "submodule": pl.String(),
+    "role": pl.String(),
+    "module": pl.String(),
+    "by_kernel": pl.String(),  # kind of work (`sorts`), "" if no kernel says
+    "by_operator": pl.String(),
+    **_PLACE,
+    "total_ns": pl.Float64(),
+}
 _KEYS = ("role", "module", "by_kernel", "by_operator")
 
 
@@ -430,7 +420,7 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
     )
 
 
-def _of_schema(frame: pl.DataFrame, wanted: pl.Schema) -> pl.DataFrame:
+def _of_schema(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(dtype) for name, dtype in wanted.items())
 
 
@@ -525,16 +515,14 @@ def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) ->
 
 KEYS = ("metric", "level", "stage", "submodule", "branch", "of_step", "role", "module")
 """The keys of a metric; `of_step` is the step of a single step's metric."""
-SAMPLE = pl.Schema(
-    {
-        **dict.fromkeys(KEYS, pl.String()),
-        "of_step": pl.Int32(),
-        "pipeline": pl.Int64(),
-        "step": pl.Int32(),
-        "first": pl.Boolean(),
-        "value_ns": pl.Float64(),
-    }
-)
+SAMPLE: Mapping[str, pl.DataType] = {
+    **dict.fromkeys(KEYS, pl.String()),
+    "of_step": pl.Int32(),
+    "pipeline": pl.Int64(),
+    "step": pl.Int32(),
+    "first": pl.Boolean(),
+    "value_ns": pl.Float64(),
+}
 
 PARTS = tuple(f"denoise.step.{part}" for part in ("host", "idle", "between"))  # of steps
 

@@ -37,15 +37,13 @@ from profiler.trace.manifest_fields import Submodule
 # Roles and formulas are those of commands (`roles`, `work`): a node is what its command would be.
 
 
-NODE = pl.Schema(
-    {
-        "submodule": pl.String(),
-        "role": pl.String(),
-        "module": pl.String(),  # its layer, "" for the model itself
-        "type": pl.String(),
-        "flops": pl.Int64(),  # null if no formula gives them
-    }
-)
+NODE: Mapping[str, pl.DataType] = {
+    "submodule": pl.String(),
+    "role": pl.String(),
+    "module": pl.String(),  # its layer, "" for the model itself
+    "type": pl.String(),
+    "flops": pl.Int64(),  # null if no formula gives them
+}
 _LARGEST = (1 << 63) - 1
 
 

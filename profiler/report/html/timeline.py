@@ -7,7 +7,7 @@ on the devices' axis, as in the tables; the host's own ranges are in separate la
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -154,15 +154,13 @@ def flow_columns(run: Run, commands: pl.DataFrame) -> Table:
 _MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
 _WORTH = 4  # average commands per module, below which its lane is useless
 _COMPUTE = CATEGORIES.index("compute")
-_STRETCHES = pl.Schema(
-    {
-        "device": TEXT,
-        "module": pl.String(),
-        "row": pl.Int64(),
-        "start": pl.Int64(),
-        "end": pl.Int64(),
-    }
-)
+_STRETCHES: Mapping[str, pl.DataType] = {
+    "device": TEXT,
+    "module": pl.String(),
+    "row": pl.Int64(),
+    "start": pl.Int64(),
+    "end": pl.Int64(),
+}
 
 
 def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

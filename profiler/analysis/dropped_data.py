@@ -105,20 +105,18 @@ _MEANINGS = {
     GRAPH_CAPTURE: said("kernels of a graph's capture, to name those of its replays"),
 }
 
-CONSEQUENCES: Mapping[str, tuple[str, str, str]] = {
-    # code → the section that lacks it, what it says, and what no rule can find without it
+CONSEQUENCES: Mapping[str, tuple[str, str]] = {
+    # code → the section that lacks it, and what it says
     "timeline": (
         "idle",
         said(
             "The trace does not say when its commands ran: idle time, the critical path and use "
             "over time are unknown."
         ),
-        said("idle time"),
     ),
     "shapes": (
         "shapes",
         said("The trace has no shapes of operators: no FLOPs, no efficiency, no roofline."),
-        said("FLOPs and the roofline"),
     ),
     "launches": (
         "idle",
@@ -126,13 +124,8 @@ CONSEQUENCES: Mapping[str, tuple[str, str, str]] = {
             "The trace has no launches: whether devices waited for the host within calls is not "
             "known."
         ),
-        said("launches"),
     ),
-    "memory": (
-        "memory",
-        said("The trace has no allocations: memory over time is unknown."),
-        said("memory over time"),
-    ),
+    "memory": ("memory", said("The trace has no allocations: memory over time is unknown.")),
 }
 
 _ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
@@ -475,7 +468,7 @@ def missing_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     producer = analysis.inputs.run.info.producer
     lacking = _lacking(analysis)
     for code in lacking:
-        where, sentence, _ = CONSEQUENCES[code]
+        where, sentence = CONSEQUENCES[code]
         if where == section:
             advice = _advice(code, producer, analysis)
             lead = joined(" ", filter(None, (sentence, advice)))

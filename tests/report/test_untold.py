@@ -42,7 +42,7 @@ def test_a_captured_run_says_nothing():
 def test_what_is_lacking_is_said_once(code):
     """In one section, in one line, and with the number of rules that need it where no rule found
     anything; the others' capabilities are there."""
-    section, sentence, _ = CONSEQUENCES[code]
+    section, sentence = CONSEQUENCES[code]
     there = {*CONSEQUENCES} - {code}
     run = _on("cuda:0", *there, producer="toy")
     assert _said(run) == {section: [sentence]}

@@ -245,7 +245,7 @@ RULES = (
     Rule(
         compilation,
         _compilation,
-        said("Warm up with every shape; keep the compiler's cache between processes"),
+        "Warm up with every shape; keep the compiler's cache between processes",
         section="time",
     ),
 )

@@ -455,7 +455,7 @@ RULES = (
             "channels, tokens), give the odd rest to no single one, or run such operators on fewer "
             "tracks.",
         ),
-        said("Divide by a multiple of the number of tracks"),
+        "Divide by a multiple of the number of tracks",
     ),
     Rule(
         device_imbalance,
@@ -467,7 +467,7 @@ RULES = (
             recommendation="Divide heads or channels evenly over the devices, give the slower one "
             "less, or move whole submodules instead of parts of operators.",
         ),
-        said("Divide heads or channels evenly over the devices"),
+        "Divide heads or channels evenly over the devices",
     ),
 )
 

@@ -376,7 +376,7 @@ class Words(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says:
     templates with names of the evidence and of `Where`, or a function that makes them of a finding.
-    `change` is what to do about it in at most 72 characters, or a function that makes it; None: the
+    `change` is what to do about it in at most 72 characters, or a function that makes it; "": the
     whole recommendation. `section` is the key of the section to read next. Without the data in
     `needs` (codes of `Importer.capabilities`) it finds hardly anything. Findings about several
     devices are merged if `merged_by` names the evidence that says how bad each is. Its name is that
@@ -384,7 +384,7 @@ class Rule(Struct, frozen=True):
 
     find: Callable[[Analysis], Finding | Iterable[Finding] | None]
     words: Words | Callable[[Finding], Words]
-    change: Said | Callable[[Finding], Said | None] | None = None
+    change: str | Callable[[Finding], Said | None] = ""
     section: str = ""
     needs: tuple[str, ...] = ()
     merged_by: str = ""
@@ -423,12 +423,11 @@ def change(finding: Finding) -> str:
     """Return what to do about a finding, in one line: what its rule says, else its whole
     recommendation."""
     rule = rules().get(finding.rule)
-    change = rule.change if rule is not None else None
-    if callable(change):
-        change = change(finding)
-    if not change:
+    change = rule.change if rule is not None else ""
+    said = change(finding) if callable(change) else Said(change)
+    if not said:
         return words(finding).recommendation
-    return for_device(for_runtime(change, _runtime(finding)), finding.where.device)
+    return for_device(for_runtime(said, _runtime(finding)), finding.where.device)
 
 
 def has_other_advice(finding: Finding, runtime: Runtime) -> bool:

@@ -237,18 +237,18 @@ RULES = (
     Rule(
         unfused_attention,
         _UNFUSED_ATTENTION,
-        said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
+        "Use scaled_dot_product_attention, or a fused attention of ONNX",
     ),
     Rule(
         norm_chains,
         _NORM_CHAINS,
-        said("Use the framework's norm, or compile the block"),
+        "Use the framework's norm, or compile the block",
         needs=("shapes",),
     ),
     Rule(
         elementwise_chains,
         _elementwise_chains,
-        said("Compile the submodule, or export activations as one operator"),
+        "Compile the submodule, or export activations as one operator",
         needs=("shapes",),
     ),
 )

@@ -670,7 +670,7 @@ RULES = (
             recommendation="Find what synchronizes (timesteps compared on the device, .item(), "
             ".cpu(), nonzero() in the scheduler or a callback) and keep those values on the host.",
         ),
-        said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
+        "Find what synchronizes (.item(), .cpu()) and keep it on the host",
         section="idle",
         needs=("timeline", "launches"),
     ),

@@ -500,7 +500,7 @@ RULES = (
         merged_by="gap_share",
         needs=("timeline", "launches"),
     ),
-    Rule(idle_around, _IDLE_AROUND, said("Prepare the next request while this one runs")),
+    Rule(idle_around, _IDLE_AROUND, "Prepare the next request while this one runs"),
     Rule(
         transfers_exposed,
         _transfers_exposed,
@@ -512,7 +512,7 @@ RULES = (
     Rule(
         idle_device,
         _IDLE_DEVICE_WORDS,
-        said("Run guidance's branches or several requests on both devices"),
+        "Run guidance's branches or several requests on both devices",
         section="idle",
         needs=("timeline",),
     ),

@@ -127,7 +127,7 @@ RULES = (
     Rule(
         little_headroom,
         _little_headroom,
-        said("Quantize the largest submodule, or offload encoders when done"),
+        "Quantize the largest submodule, or offload encoders when done",
         section="memory",
         needs=("memory",),
     ),
@@ -141,7 +141,7 @@ RULES = (
             recommendation="Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), "
             "in 16 bits, or after the denoiser's weights have left the device.",
         ),
-        said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
+        "Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()",
         section="memory",
         needs=("memory",),
     ),

@@ -252,7 +252,7 @@ _UNCAPTURED_MODULES = Rule(
         "pipeline call and in those whose operators are traced.",
         recommendation="Name what is missing with profiler.submodule(), and record again.",
     ),
-    said("Name what is not captured: profiler.submodule()"),
+    "Name what is not captured: profiler.submodule()",
 )
 
 
@@ -281,23 +281,23 @@ _UNACCOUNTED_TIME = Rule(
         recommendation="Look at the timeline between the stages. Give own submodules and host work "
         "to profile(submodules=…), or record overlapping pipeline calls one after the other.",
     ),
-    said("Record the pipeline's stages, or name what runs between them"),
+    "Record the pipeline's stages, or name what runs between them",
 )
 RULES = (
     Rule(
         graph_capture,
         _graph_capture,
-        said("Record a replay: profile after the engine has captured its graphs"),
+        "Record a replay: profile after the engine has captured its graphs",
     ),
     Rule(
         incomplete_trace,
         _incomplete_trace,
-        said("Record again with fewer calls traced; copy truncated files again"),
+        "Record again with fewer calls traced; copy truncated files again",
     ),
     Rule(
         tracing_overhead,
         _tracing_overhead,
-        said("Record with fewer calls traced: --ops every:4, or call spans only"),
+        "Record with fewer calls traced: --ops every:4, or call spans only",
     ),
     _UNACCOUNTED_TIME,
     _UNCAPTURED_MODULES,

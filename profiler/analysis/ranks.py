@@ -101,7 +101,7 @@ RULES = (
             "Check its clocks, its neighbours on the machine and its input pipeline. Give all "
             "ranks the same amount of work.",
         ),
-        said("Find what this rank does beyond the others; check its clocks"),
+        "Find what this rank does beyond the others; check its clocks",
         section="ranks",
         needs=("timeline",),
     ),

@@ -510,7 +510,7 @@ def _recomputed(found: Finding) -> Words:
 _RECOMPUTED = Rule(
     recomputed,
     _recomputed,
-    said("Compute once, before the loop, what no step changes"),
+    "Compute once, before the loop, what no step changes",
     section="guidance",
 )
 
@@ -543,7 +543,7 @@ def _known_ahead(found: Finding) -> Words:
 _KNOWN_AHEAD = Rule(
     known_ahead,
     _known_ahead,
-    said("Compute shift, scale and gate of all steps as one batch before the loop"),
+    "Compute shift, scale and gate of all steps as one batch before the loop",
     section="guidance",
 )
 RULES = (_RECOMPUTED, _KNOWN_AHEAD)

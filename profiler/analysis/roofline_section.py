@@ -142,7 +142,7 @@ _LAUNCH_BOUND = Rule(
         recommendation="Launch fewer, larger commands: fuse, batch prompts and branches, generate "
         "larger images. CUDA graphs do not help here: they help where the host is the limit.",
     ),
-    said("Launch fewer, larger commands: fuse, batch prompts and branches"),
+    "Launch fewer, larger commands: fuse, batch prompts and branches",
     needs=("shapes",),
 )
 

@@ -178,7 +178,7 @@ RULES = (
             recommendation="Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on "
             "an accelerator, or beside the other encoders on a device of its own.",
         ),
-        said("Cache the embeddings of repeated prompts"),
+        "Cache the embeddings of repeated prompts",
         section="time",
     ),
     Rule(
@@ -190,7 +190,7 @@ RULES = (
             recommendation="The negative prompt seldom changes: cache its embeddings "
             "(negative_prompt_embeds), or encode both prompts as one batch.",
         ),
-        said("Cache the embeddings of the negative prompt"),
+        "Cache the embeddings of the negative prompt",
         section="guidance",
     ),
     Rule(
@@ -202,7 +202,7 @@ RULES = (
             "lengths need padding and a mask, which change results slightly.",
             recommendation="Batch both branches in one call, or run them on two devices at once.",
         ),
-        said("Batch both branches in one call"),
+        "Batch both branches in one call",
         section="guidance",
     ),
 )

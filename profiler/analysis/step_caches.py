@@ -194,7 +194,7 @@ RULES = (
     Rule(
         step_cache,
         _step_cache,
-        said("Compare images and times at other thresholds of the cache"),
+        "Compare images and times at other thresholds of the cache",
         section="guidance",
     ),
 )

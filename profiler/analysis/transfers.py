@@ -222,7 +222,7 @@ RULES = (
     Rule(
         blocking_copies,
         _blocking_copies,
-        said("Copy into pinned memory, non_blocking=True; keep values on the device"),
+        "Copy into pinned memory, non_blocking=True; keep values on the device",
         section="idle",
         needs=("launches",),
     ),
@@ -236,14 +236,14 @@ RULES = (
             recommendation="Find why the provider refuses them (verbose session log): opset, type, "
             "dynamic shape; export with another opset, replace the operator, or fold it away.",
         ),
-        said("Export with another opset or type, so that the provider takes them"),
+        "Export with another opset or type, so that the provider takes them",
         section="idle",
         needs=("timeline",),
     ),
     Rule(
         provider_switches,
         _provider_switches,
-        said("Give the second provider larger pieces, or the whole submodule"),
+        "Give the second provider larger pieces, or the whole submodule",
     ),
 )
 

@@ -13,7 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import SEEK_END
@@ -482,7 +482,7 @@ def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[byte
     size = 0
     try:
         with opened(file, min(limit, bound)) as (stream, packed):
-            while chunk := stream.read(_CHUNK):
+            for chunk in _pieces(stream):
                 begin = chunk.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
                 if not size and begin not in (b"{", b"[") and not is_perfetto(chunk):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
@@ -499,11 +499,26 @@ def _file_chunks(path: Path, file: BinaryIO, limit: int | None) -> Iterator[byte
     except PackedError as error:
         raise InputError(f"{path} {error}") from error
     except EOFError as error:
-        raise InputError(f"{path} is cut, its gzip stream has no end: copy it again") from error
+        raise InputError(f"{path} is cut at its beginning: copy it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is damaged ({error}): copy it again") from error
     if not size:
         raise InputError(f"{path} is empty: {_RECOMMENDATION}")
+
+
+def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield a stream's bytes in pieces of `_CHUNK`. A gzip stream that was cut yields what is left
+    of it: its text breaks off, as that of a plain file does."""
+    at = 0
+    try:
+        while piece := stream.read(_CHUNK):
+            yield piece
+            at += len(piece)
+    except EOFError:  # `read` discarded what it had of the last piece
+        stream.seek(at)
+        with suppress(EOFError):
+            while piece := stream.read1(_CHUNK):  # type: ignore[attr-defined]
+                yield piece
 
 
 def _base_ns(path: Path, header: Header) -> int:

@@ -94,6 +94,8 @@ HELD = {
         "test_far_beyond_its_peers_alone_changes_nothing",
         "Lengths that are wrong": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
         "Lengths that are all": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
+        "A clock that is set": "tests/trace/test_health.py::"
+        "test_a_clock_that_is_set_forward_is_not_seen",
         "A device's clock": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
         "Lost operators": f"{_ELSEWHERE}nothing refers to them",
         "Work of one device": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",

@@ -993,6 +993,14 @@ def test_what_is_possible_is_not_seen(damaged):
     assert check(rows, launches, no_syncs()).notes == ()
 
 
+def test_a_clock_that_is_set_forward_is_not_seen():
+    """What docs/cannot-answer.md says: host and device 5 ms forward from the middle on."""
+    rows, launches = one_stream(60)
+    for times in (rows.start, rows.end, launches.start, launches.end):
+        times[30:] += 5 * MS
+    assert check(rows, launches, no_syncs()).notes == ()
+
+
 def test_lost_kernels_of_a_graph_that_ran_once_are_not_seen():
     """Nothing says how many it has: docs/cannot-answer.md."""
     rows = rows_of(BEGIN + 8_000 + np.arange(40) * 60_000, np.full(40, 50_000), np.ones(40))

@@ -11,6 +11,7 @@ from profiler.errors import InputError
 from profiler.importers.importing import import_all_with
 from profiler.importers.kineto import IMPORTER
 from profiler.kineto.trace_file import read_kineto
+from profiler.trace.manifest_fields import HealthRule
 
 from .traces import BASE_NS, Trace, flux
 
@@ -109,11 +110,17 @@ def test_what_is_no_trace_gets_one_sentence(tmp_path, content, sentence):
     assert not (tmp_path / "traces").exists()
 
 
-def test_a_cut_gzip_is_refused(tmp_path):
-    """A download that stopped is named as such."""
+def test_a_cut_gzip_is_read_as_far_as_it_goes(tmp_path):
+    """A download that stopped gives the events before that place, and a note; one of which nothing
+    is left is refused."""
     path = flux().write(tmp_path, "trace.json.gz")
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="is cut"):
+    packed, events = path.read_bytes(), len(read_kineto(path).events)
+    path.write_bytes(packed[: len(packed) * 4 // 5])
+    cut = read_kineto(path)
+    assert 0 < len(cut.events) < events
+    assert [note.rule for note in cut.health] == [HealthRule.BROKEN_OFF]
+    path.write_bytes(packed[:12])
+    with pytest.raises(InputError, match="is cut at its beginning"):
         read_kineto(path)
 
 

@@ -465,6 +465,11 @@ def gained(finding: Finding) -> str | None:
             "always keeps up."
         )
     other = given["gain_high_ns" if slow else "gain_low_ns"]
+    if other == given["gain_ns"]:
+        template = said(
+            "A replay of the run without this work and its launches gains {gain}, whether the host "
+            "stays as slow as recorded or always keeps up."
+        )
     return filled(template, {**given, "gain": given["gain_ns"], "other": other})
 
 
@@ -526,12 +531,14 @@ def number(finding: Finding, name: str) -> float:
 
 def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tuple[str, str]]:
     """Names and values of the evidence as people read them; `noun` is what commands are called.
-    Long gaps have time and number in one pair: a wait beside them may be mostly in other gaps."""
+    What a replay gains is left to `saving` and `gained`, which stand beside the evidence. Long gaps
+    have time and number in one pair: a wait beside them may be mostly in other gaps."""
     long_gaps = {"gaps", "gap_ns"} <= finding.evidence.keys()
     nothing = {name for name in _SAVED if is_no_gain(finding, name)}
     nothing |= {"saved_share"} if "saved_ns" in nothing else set()
+    elsewhere = {"saved_ns", *_GAINS} if "gain_ns" in finding.evidence else set()
     for key, value in finding.evidence.items():
-        if key in nothing:
+        if key in nothing | elsewhere:
             continue
         if long_gaps and key == "gaps":
             time, gaps = number(finding, "gap_ns"), round(number(finding, "gaps"))

@@ -79,8 +79,7 @@ def finding_texts(
 
 def evidence_text(finding: Finding, numbers: int | None = None, noun: Noun = Noun.COMMANDS) -> str:
     """Format the evidence, or its first `numbers`: `"host wait 424 ms, host wait share 36 %"`."""
-    pairs = [pair for pair in evidence_pairs(finding, noun) if not pair[0].startswith("gain")]
-    pairs = pairs[:numbers]
+    pairs = [*evidence_pairs(finding, noun)][:numbers]
     return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
 
 

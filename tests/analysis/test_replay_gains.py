@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 import profiler
 from profiler.analysis import Finding, words
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import saving
+from profiler.analysis.finding_text import evidence_pairs, saving
 from profiler.analysis.findings import replayed
 from profiler.analysis.gains import gains_of
 from profiler.analysis.overview import _gain
@@ -201,6 +201,20 @@ def test_a_gain_that_is_nothing_has_no_number(recorded, late, saves, gain):
     for text in (page, *astuple(words(found)), evidence_text(found)):
         assert not re.search(r"(?<![\d,.])0 (ns|%)|400 µs", text.replace("\N{NO-BREAK SPACE}", " "))
     assert ("saves" in page) is (saves is not None)
+
+
+@pytest.mark.parametrize(
+    ("late", "gains"),
+    [
+        (19_990_000, "gains 20.0 ms, whether the host stays as slow as recorded or always keeps"),
+        (30_000_000, "gains 20.0 ms if the host stays as slow as recorded, and 30.0 ms if it"),
+    ],
+)
+def test_a_gain_stands_once_in_its_caveat_and_not_in_the_evidence(late, gains):
+    """Replays that agree to the digits shown are one figure; the page says it at the title."""
+    found = _of_two_hosts(20_000_000, late)
+    assert gains in words(found).caveat.replace("\N{NO-BREAK SPACE}", " ")
+    assert [str(name) for name, _ in evidence_pairs(found)] == ["saved share"]
 
 
 @needs_corpus

@@ -138,9 +138,9 @@ def _factors(now: _Bounds, then: _Bounds) -> str:
     """Format the factors from `now` to `then`, lowest to highest; one if they are the same."""
     pairs = [(max(before, after), after) for before, after in zip(now, then, strict=True)]
     least, *_, most = sorted(pairs, key=lambda pair: pair[0] / max(pair[1], 1.0))
-    if most[0] * least[1] < _ALIKE * least[0] * most[1]:
-        return factor(*least)
     fine = _is_fine(least[0] / max(least[1], 1.0))  # both ends alike
+    if not fine and most[0] * least[1] < _ALIKE * least[0] * most[1]:
+        return factor(*least)
     low, high = factor(*least, fine=fine), factor(*most, fine=fine)
     return low if low == high else said("{low} to {high}", low=low, high=high)
 

@@ -76,7 +76,8 @@ class TableView(Struct, frozen=True, eq=False):
     goes into further tables, each after the first `repeated` columns. Rows of a `nested` one are a
     tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are other rows, for
     output in which nothing unfolds. `below` is a column of texts that a terminal prints below each
-    row, as much as a line holds, and a document behind it.
+    row, as much as a line holds (all of it, and of the row's name, if it is prose: kind `word`),
+    and a document behind it.
     """
 
     key: str

@@ -57,14 +57,15 @@ class Drawn(Struct, frozen=True):
 
 class Grid(Struct, frozen=True, eq=False):
     """A table that fits: its columns with their widths, the `strong` (bold) rows, and the headers
-    of dropped columns (`gone`), named below it. Lines have no trailing blanks. `below` has a text
-    below each of the first rows."""
+    of dropped columns (`gone`), named below it. Lines have no trailing blanks. `rests` has the
+    lines in which the name of each row goes on, `below` those of the text below the first rows."""
 
     columns: tuple[Drawn, ...]
     widths: tuple[int, ...]
     strong: frozenset[int] = frozenset()
     gone: tuple[str, ...] = ()
-    below: tuple[str, ...] = ()
+    rests: tuple[tuple[str, ...], ...] = ()
+    below: tuple[tuple[str, ...], ...] = ()
 
     @property
     def row_count(self) -> int:
@@ -73,8 +74,8 @@ class Grid(Struct, frozen=True, eq=False):
 
     @property
     def height(self) -> int:
-        """The number of lines: the header, rows, and texts below rows."""
-        return 1 + self.row_count + sum(map(bool, self.below[: self.row_count]))
+        """The number of lines: the header, rows, and lines below rows."""
+        return 1 + self.row_count + sum(map(len, (*self.rests, *self.below[: self.row_count])))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [
@@ -86,24 +87,51 @@ class Grid(Struct, frozen=True, eq=False):
             style = dim if number < 0 else bold if number in self.strong else None
             yield Segment((" " * _GAP).join(cells).rstrip(), style)
             yield Segment.line()
-            if 0 <= number < len(self.below) and self.below[number]:
-                room = max(options.max_width - _GAP, _NARROWEST)
-                yield Segment(" " * _GAP + shorten(self.below[number], room), dim)
-                yield Segment.line()
+            for lines, of_lines in ((self.rests, style), (self.below, dim)):
+                for line in lines[number] if 0 <= number < len(lines) else ():
+                    yield Segment(" " * _GAP + line, of_lines)
+                    yield Segment.line()
         if self.gone:
             names = ", ".join(shorten(name, _HEADER) for name in self.gone if name)
             yield Text(f"not shown: {names}", style="dim")
 
 
 def table(
-    columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = (), below: Iterable[str] = ()
+    columns: Sequence[Drawn],
+    width: int,
+    *,
+    strong: Iterable[int] = (),
+    below: Iterable[str] = (),
+    wraps: bool = False,
 ) -> Grid:
     """Fit the columns into a table of at most `width` characters, with `strong` rows bold and a
-    text `below` each of the first ones. Dropped columns are named below the table."""
+    text `below` each of the first ones. If it `wraps`, that and the first column go on in further
+    lines, else they are shortened. Dropped columns are named below the table."""
     drawn, limits = _fit(list(columns), width)
     widths = tuple(min(limit, one.width) for limit, one in zip(limits, drawn, strict=True))
     gone = tuple(column.header for column in columns if column not in drawn)
-    return Grid(tuple(drawn), widths, frozenset(strong), gone, tuple(below))
+    room = max(width - _GAP, _NARROWEST)
+    rests: tuple[tuple[str, ...], ...] = ()
+    if wraps:
+        parts = [_parted(text, widths[0], room) for text in drawn[0].cells]
+        drawn[0] = replace(drawn[0], cells=tuple(first for first, *_ in parts))
+        rests = tuple(tuple(rest) for _, *rest in parts)
+    write = wrapped if wraps else _one_line
+    lines = (tuple(write(text, room)) for text in below)
+    return Grid(tuple(drawn), widths, frozenset(strong), gone, rests, tuple(lines))
+
+
+def _one_line(text: str, width: int) -> Iterator[str]:
+    if text:
+        yield shorten(text, width)
+
+
+def _parted(text: str, width: int, room: int) -> list[str]:
+    """Split a text into a first line of at most `width` characters and others of `room`."""
+    if cell_len(text) <= width:
+        return [text]
+    first = next(wrapped(text, width), "")
+    return [first.rstrip(), *wrapped(text[len(first) :].lstrip(), room)]
 
 
 def continued(columns: Sequence[Drawn], repeated: int, width: int) -> Iterator[list[Drawn]]:
@@ -354,8 +382,9 @@ def _grids(view: TableView, frame: pl.DataFrame, width: int) -> Iterator[Rendera
     if view.below is not None and view.totals is not None:
         below += view.totals[view.below.name].to_list()
     shown = [clean(text or "") for text in below]
+    wraps = view.below is not None and view.below.kind == "word"  # prose; names are shortened
     for some in sets:
-        yield table(some, width, strong=strong, below=shown)
+        yield table(some, width, strong=strong, below=shown, wraps=wraps)
 
 
 def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:

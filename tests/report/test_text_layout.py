@@ -77,6 +77,25 @@ def test_names_shrink_before_columns_go():
     assert _lines(columns, 9)[:2] == ["layer", "aa…aaaaaa"]
 
 
+def test_a_table_of_prose_goes_on_in_the_next_lines():
+    """The name takes the width of the table there, before the text below its row; `height` counts
+    all of these lines."""
+    columns = [texts("change", ["a long name of two lines", "b"], shrink=10), numbers("n", [1, 2])]
+    made = table(columns, 17, below=["and a note of two lines", ""], wraps=True)
+    console = Console(file=io.StringIO(), width=17)
+    console.print(made)
+    lines = console.file.getvalue().splitlines()
+    assert lines == [
+        "change          n",
+        "a long name of  1",
+        "  two lines",
+        "  and a note of",
+        "  two lines",
+        "b               2",
+    ]
+    assert made.height == len(lines)
+
+
 def test_names_shrink_further_where_nothing_is_left_to_go():
     """Better a short name than a lost number."""
     columns = [texts("layer", ["a" * 30], shrink=20), numbers("n", [1])]

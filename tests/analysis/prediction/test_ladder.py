@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from msgspec import structs
+from rich.console import Console
 
 import profiler
 from profiler.analysis import change, words
@@ -28,6 +29,7 @@ from profiler.prediction.ladder_section import (
     outcome_text,
     recording_note,
 )
+from profiler.report import print_report
 from profiler.report.build import build_report
 from profiler.report.files import markdown
 from profiler.run import Run
@@ -359,6 +361,22 @@ def test_the_table_has_one_kind_of_range():
     assert "90 % interval 726 to 851 ms; --cuda-graph" in markdown(ladder_report(sure)).replace(
         "\N{NO-BREAK SPACE}", " "
     )
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_narrow_table_names_each_change_in_full(width):
+    """What does not fit beside the figures is in the next line; nor are options cut."""
+    found = of_sample("sd35_mi300x")
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    print_report(console, ladder_report(found))
+    lines = console.file.getvalue().splitlines()
+    assert "…" not in "".join(lines)
+    assert max(map(len, lines)) <= width
+    for number, rung in enumerate(found.rungs, 1):
+        start = next(n for n, line in enumerate(lines) if line.startswith(f"{number} "))
+        named = " ".join((lines[start].split("  ")[0], *map(str.strip, lines[start + 1 :])))
+        action = str(rung.change.action).replace("\N{NO-BREAK SPACE}", " ")
+        assert named.startswith(f"{number} {action} {rung.change.options[0]}")
 
 
 def test_loading_of_data_is_no_recording():

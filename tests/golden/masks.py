@@ -1,7 +1,7 @@
 """What differs between two runs of the same program, by name, and nothing else.
 
-Numbers are never blurred in general: what is masked here is a key of JSON, or a text with its
-label. `ENVIRONMENT` is what commands see instead of the user's.
+Numbers are never blurred in general; of floats in tables, 12 digits count. What is masked here is a
+key of JSON, or a text with its label. `ENVIRONMENT` is what commands see instead of the user's.
 """
 
 from __future__ import annotations

@@ -172,7 +172,10 @@ def _document_parts(text: str) -> dict[str, str]:
 
 
 def table_as_text(types: Mapping[str, str], rows: Sequence[Sequence[Any]], shown: int) -> str:
-    """How many rows, a line a column with type and digest of all values, and the first rows."""
+    """How many rows, a line a column with type and digest of all values, and the first rows.
+
+    Floats have 12 digits: the last ones of a mean differ between processors."""
+    rows = [[float(f"{x:.12g}") if isinstance(x, float) else x for x in row] for row in rows]
     lines = [f"{len(rows)} rows"]
     columns = zip(*rows, strict=True) if rows else [()] * len(types)
     for (name, dtype), values in zip(types.items(), columns, strict=True):

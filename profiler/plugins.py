@@ -157,10 +157,10 @@ def _may_have(group: str) -> bool:
     """Whether an installed package may have entry points of `group`, by the text of their files:
     `entry_points` takes five times as long, because it parses those of all packages."""
     mark = f"[{group}]".encode()
-    for place in map(Path, sys.path):
-        if place.is_file() or place.suffix == ".egg":
+    for place in map(str, sys.path):
+        if os.path.isfile(place) or place.endswith(".egg"):  # noqa: PTH113 - it never raises
             return True  # packed: not looked into
-        with contextlib.suppress(OSError), os.scandir(place) as entries:
+        with contextlib.suppress(OSError, ValueError), os.scandir(place or ".") as entries:
             for entry in entries:
                 if entry.name.endswith((".dist-info", ".egg-info")):
                     with contextlib.suppress(OSError):

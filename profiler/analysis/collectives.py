@@ -470,14 +470,15 @@ def exposed_shares(of: Inputs) -> dict[str, float]:
     return {device: exposed for device, (_, exposed) in work_shares(of).items()}
 
 
+@shared
 def exposed_transfers(of: Inputs) -> dict[str, float]:
     """Return the share of the end-to-end time in which a device did nothing but transfer, by device
     that did so for a noticeable time. What it did for launches from before the recording does not
     count: it is outside of the end-to-end time."""
     counted = of.axis.counted
-    waited = of.table("idle").filter(pl.col("data_ns") > _NOTICEABLE * counted.length)["device"]
     if not counted.length:
         return {}
+    waited = of.table("idle").filter(pl.col("data_ns") > _NOTICEABLE * counted.length)["device"]
     others = (*COMPUTES, "collective")
     alone = (
         worked_on(of.run, one, _TRANSFERS).minus(worked_on(of.run, one, others)) for one in waited

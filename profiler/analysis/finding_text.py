@@ -423,11 +423,11 @@ def change(finding: Finding) -> str:
     """Return what to do about a finding, in one line: what its rule says, else its whole
     recommendation."""
     rule = rules().get(finding.rule)
-    change = rule.change if rule is not None else ""
-    said = change(finding) if callable(change) else Said(change)
-    if not said:
+    advice = rule.change if rule is not None else ""
+    text = advice(finding) if callable(advice) else Said(advice)
+    if not text:
         return words(finding).recommendation
-    return for_device(for_runtime(said, _runtime(finding)), finding.where.device)
+    return for_device(for_runtime(text, _runtime(finding)), finding.where.device)
 
 
 def has_other_advice(finding: Finding, runtime: Runtime) -> bool:

@@ -429,7 +429,7 @@ def aten_outer(op: Operation) -> Work:
 @formula(
     "MatMul FusedMatMul TransposeMatMul FusedMatMulActivation Gemm FusedGemm GemmFastGelu "
     "GemmFloat8 MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul QLinearMatMul QGemm "
-    "MatMulNBits MatMulBnb4 gemm"  # the latter of TensorRT
+    "MatMulNBits MatMulBnb4 gemm"  # gemm is of TensorRT
 )
 def onnx_matmul(op: Operation) -> Work:
     """ONNX's products, from what is always in the trace: one factor and the result.

@@ -320,11 +320,11 @@ _SUMMED = (
 _FOLDS: Mapping[str, Callable[[str], pl.Expr]] = {  # column → how several operators are aggregated
     **dict.fromkeys(_SUMMED, _sum),
     **dict.fromkeys(("tracks", "calls"), lambda name: pl.col(name).max()),
-    # of the one with the most time
+    # of the one with the most time:
     **dict.fromkeys(("op_types", "role", "track_names"), lambda name: pl.col(name).first()),
     "devices": lambda name: pl.col(name).str.split(", ").explode().unique().sort().str.join(", "),
     **dict.fromkeys(("parallelism", "parallel_utilization"), _mean),
-    # does not add up: only of a single one
+    # does not add up, so only of a single one:
     "imbalance": lambda name: pl.when(pl.len() == 1).then(pl.col(name).first()),
 }
 

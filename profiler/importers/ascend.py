@@ -19,6 +19,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ _NO_WORK = re.compile(
 _COPY = re.compile(r"mem_?cpy|pcie_dma|^sdma", re.I)
 _KERNEL_OF_CALL = re.compile(r"aclnn[A-Za-z0-9]+_(?:\w+_)?([A-Z][A-Za-z0-9]*)(?:_[a-z]\w*)?")
 _KERNEL_OF_OPERATOR = re.compile(r"(?:trans_|\w+\d_)?([A-Z][A-Za-z0-9]*?(?:[a-z]V\d)?)_?\d*")
+_LONGEST_TYPE = 256  # characters of a name with a type in it
 _RANGE = re.compile(r"ProfilerStep#\d+|Optimizer\.|enumerate\(")
 
 
@@ -282,10 +284,13 @@ def _categorized(
     return [*host, *view.runtime, *view.work], devices
 
 
+@cache
 def _type_of(name: str) -> str:
     """The type in the name of a kernel, "" if it has none: `aclnnMm_TransData_TransData` is of a
     call, `trans_TransData_9` and `Conv2D1` are of an operator by its number, and their parts have
     words after that: `ReduceSum7_MemSet`."""
+    if len(name) > _LONGEST_TYPE:
+        return ""
     found = _KERNEL_OF_CALL.fullmatch(name) or _KERNEL_OF_OPERATOR.fullmatch(name)
     return found[1] if found else ""
 

@@ -600,4 +600,5 @@ XPLANE = Importer(
 )
 
 
+# The last line: it collects what stands above.
 IMPORTERS = tuple(one for one in [*vars().values()] if isinstance(one, Importer))

@@ -112,14 +112,16 @@ _EVENT = re.compile(rb'\{(?<!:\{)(?<!: \{)(?<!["\\]\{)\s*"(?:ph|cat|name|pid|tid
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _PHASE = re.compile(rb'"ph"\s*:')
 _END = re.compile(r'\}\s*\]\s*(?:,\s*"[^"]+"\s*:|\}|$)')  # of the last event and of the list
-_NEEDLESS = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')  # a comma outside of strings
+# A comma outside of strings. A string without an end has the rest: each of its quotes would be
+# tried as the start of one.
+_NEEDLESS = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?$))|,(?=\s*[}\]])', re.DOTALL)
 _COMMA = re.compile(r"\s*,\s*")
 _DECODER = json.JSONDecoder(strict=False)
 
 
 def _mended(text: bytes) -> tuple[bytes, bytes]:
-    """A list of the event with which a text starts, without halves of surrogate pairs and commas
-    after the last value; and what follows the event."""
+    """The event with which a text starts, as a list of one, and the text behind it. In the event,
+    halves of surrogate pairs are replaced and commas after the last value left out."""
     plain = _NEEDLESS.sub(lambda found: found[1] or "", paired(text.decode("utf-8", "replace")))
     try:
         _, end = _DECODER.raw_decode(plain)

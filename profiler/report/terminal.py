@@ -114,7 +114,7 @@ _GAP = 2
 _NAME = 30  # characters that a row's name keeps
 _GAIN = 16
 _NARROWEST = 20  # characters of a text beside its label
-_TITLE = 0.44  # of a line, for what to do beside its outcome, if titles are longer
+_TITLE = 0.44  # of a line: what long titles get beside their outcome
 _LONGEST_NOTE = 240  # characters of a note on how the run was chosen
 
 

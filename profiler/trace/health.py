@@ -65,7 +65,7 @@ _NEAR_NS = 15_000
 _FEW = 0.01  # of a device's rows
 _MOST_LENGTHLESS = 0.25  # of its kernels, on a clock of µs; healthy recordings are below 0.08
 _SHORTEST_NS = 500  # of 200,000 kernels in 25 healthy recordings the shortest takes 560
-_KERNELS, _SHORT, _SHORT_SHARE = 20, 5, 0.05  # of so many, at least so many are shorter
+_KERNELS, _SHORT, _SHORT_SHARE = 20, 5, 0.05  # kernels of a device; of these, shorter ones
 _IDLE_NS, _OFTEN = 50_000, 20  # a device idle so long, so often, starts some work at once
 _LEAST_SPAN_NS, _OF_MOMENT = 50 * _MS, 10  # steady clocks have two thirds of the time
 _LATE_NS = 500_000  # healthy recordings are below 30 µs, unless a queue never runs dry
@@ -251,10 +251,10 @@ class _Check(LaunchedRows):
         kernels = self.kept & (rows.kernel >= 0) & ~rows.exempt & (self.launch >= 0)
         totals = np.bincount(rows.device[kernels], minlength=len(rows.devices))
         for device, some in self._by_device(short & kernels):
-            total, least = int(totals[device]), int(length[some].max())
+            total, longest = int(totals[device]), int(length[some].max())
             share = len(some) / total
             if total >= _KERNELS and len(some) >= _SHORT and share > _SHORT_SHARE:
-                more: dict[str, Any] = {"total": total, "share": share, "usual_ns": least}
+                more: dict[str, Any] = {"total": total, "share": share, "usual_ns": longest}
                 self._note(HealthRule.TOO_SHORT, device, some, **more)
 
     def _of_graphs(self) -> Bools:

@@ -76,6 +76,16 @@ def test_what_is_between_and_in_whole_events_costs_none(old, new, skipped):
     ] * bool(skipped)
 
 
+def test_a_long_string_without_an_end_costs_one_event():
+    """256 KiB of quotes in a string whose closing one is lost: read once, not from each of them."""
+    events = json.dumps(trace(20).document()).removesuffix("]}")
+    lost = '{"ph": "X", "name": "a", "ts": 1, "args": {"text": "' + r"\"k\":1," * 32_768 + "}}"
+    last = events[events.rindex('{"ph"') :]
+    found = read(f"{events}, {lost}, {last}]}}".encode())
+    assert len(found.events) == 21
+    assert note_of(found, HealthRule.NO_JSON).count == 1
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", [kind for kind in DAMAGES if kind != "brace"])
 def test_the_events_around_damaged_ones_are_read(monkeypatch, kind, seed):

@@ -303,32 +303,32 @@ class CallHook:
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
         """End a call. Again without effect."""
         enter(opened.before)
-        with self._unobserved():
-            self._hooks.recorder.attempt(self._entry.submodule, self._ended, opened, output, failed)
+        self._hooks.recorder.attempt(self._entry.submodule, self._ended, opened, output, failed)
 
     def _ended(self, opened: _OpenCall, output: Any, failed: bool) -> None:
         invocation, before, recorder = opened.invocation, opened.before, self._hooks.recorder
-        end_ns = recorder.clock.now_ns()
-        device = recorder.attempt(self._entry.submodule, output_device, output)
-        if device and not device.startswith("cpu"):
-            self._onloaded = invocation.device = device  # it may have moved
-        noting, opened.noting = opened.noting, None
-        noted = noting is not None and not failed and noting.device == invocation.device
-        if noting is not None and noted:
-            recorder.attempt(self._entry.submodule, recorder.device_times.end, noting)
-        if opened.skipped is not None and not failed:
-            invocation.skipped = recorder.attempt(self._entry.submodule, opened.skipped)
-        recorder.end_call(invocation, end_ns, failed=failed)
-        if invocation.pipeline is None and invocation.recorded and not failed:
-            recorder.loops.returned(invocation, output)
-        if opened.source is not None:
-            opened.source.after(invocation)
-        if noted:
-            recorder.attempt(self._entry.submodule, recorder.device_times.collect)
-        if not failed:
-            recorder.spent(invocation, invocation.end_ns)
-        if before.host is not None:
-            before.host.piece_ns = recorder.clock.now_ns()
+        with self._unobserved():
+            end_ns = recorder.clock.now_ns()
+            device = recorder.attempt(self._entry.submodule, output_device, output)
+            if device and not device.startswith("cpu"):
+                self._onloaded = invocation.device = device  # it may have moved
+            noting, opened.noting = opened.noting, None
+            noted = noting is not None and not failed and noting.device == invocation.device
+            if noting is not None and noted:
+                recorder.attempt(self._entry.submodule, recorder.device_times.end, noting)
+            if opened.skipped is not None and not failed:
+                invocation.skipped = recorder.attempt(self._entry.submodule, opened.skipped)
+            recorder.end_call(invocation, end_ns, failed=failed)
+            if invocation.pipeline is None and invocation.recorded and not failed:
+                recorder.loops.returned(invocation, output)
+            if opened.source is not None:
+                opened.source.after(invocation)
+            if noted:
+                recorder.attempt(self._entry.submodule, recorder.device_times.collect)
+            if not failed:
+                recorder.spent(invocation, invocation.end_ns)
+            if before.host is not None:
+                before.host.piece_ns = recorder.clock.now_ns()
 
 
 def _guided(pipeline: Any) -> bool | None:

@@ -239,7 +239,7 @@ class Torch(Backend):
         """Without `__torch_function__` of the script's modes and classes of tensors."""
         import torch
 
-        none: AbstractContextManager[Any] = torch._C.DisableTorchFunction()  # noqa: SLF001 - as it is
+        none: AbstractContextManager[Any] = torch._C.DisableTorchFunction()  # noqa: SLF001 - no public name
         return none
 
     def weight_bytes(self, part: Any) -> int | None:

@@ -62,7 +62,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Shortened,
 )
-from profiler.trace.runtime_calls import NO_END, DeviceRows, elsewhere, host_calls
+from profiler.trace.runtime_calls import NO_END, DeviceRows, captured, elsewhere, host_calls
 
 # --- Work and host calls of a recording as commands of their calls.
 #
@@ -415,22 +415,19 @@ def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Ite
 _CAPTURED = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
 
 
-def _graphs(api: Api) -> Graphs | None:
+def _graphs(api: Api, launch: Int64s) -> Graphs | None:
     """How many calls were captured into graphs, and how many launched graphs; None if none was
-    captured."""
+    captured. `launch` is the call of each piece of work."""
 
     def called(sought: Callable[[str], object]) -> Bools:
         return np.isin(api.name, [code for code, name in enumerate(api.names) if sought(name)])
 
-    begins = called(lambda name: "StreamBeginCapture" in name)
-    ends = called(lambda name: "StreamEndCapture" in name)
-    if not begins.any() or not ends.any():
+    inside = captured(api.names, api.name, api.start, api.thread) & called(_CAPTURED.search)
+    inside[launch[launch >= 0]] = False  # it ran at once: the capture's end is not recorded
+    if not inside.any():
         return None
-    order = np.lexsort((api.start, api.thread))
-    captures = np.cumsum(begins[order]) > np.cumsum(ends[order])
-    captured = captures & called(_CAPTURED.search)[order]
     replays = called(lambda name: "GraphLaunch" in name)
-    return Graphs(captured=int(captured.sum()), replays=int(replays.sum()))
+    return Graphs(captured=int(inside.sum()), replays=int(replays.sum()))
 
 
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
@@ -463,7 +460,7 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
     run.all_traced = True
     run.versions = machine.versions
     run.devices |= machine.devices
-    run.recording = Recording(nvtx_domains=marks.speaking, graphs=_graphs(api))
+    run.recording = Recording(nvtx_domains=marks.speaking, graphs=_graphs(api, launch))
     run.clocks = Clocks(clock=machine.clock, base_ns=machine.base_ns)
     times = work.end - work.start, placing.work >= 0, launch < 0
     run.attribution = {

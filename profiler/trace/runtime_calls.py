@@ -133,15 +133,13 @@ def host_calls(
     correlation: Int64s,
 ) -> tuple[HostLaunches, DeviceSyncs]:
     """Return the launches and synchronizations among calls of a runtime; `name` indexes `names`."""
-    launch, wait, capture, extended = (
-        [pattern.match(text) for text in names]
-        for pattern in (LAUNCH, _DEVICE_SYNC, _CAPTURES, _EXTENDED)
+    launch, wait, extended = (
+        [pattern.match(text) for text in names] for pattern in (LAUNCH, _DEVICE_SYNC, _EXTENDED)
     )
     kinds = [OTHER if one is None else GRAPH if one[1] else KERNEL for one in launch]
-    marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
     waiting, early = ([one is not None for one in found] for found in (wait, extended))
-    kind, mark, waits, dependent = (
-        np.array([*values, 0], dtype=np.int8)[name] for values in (kinds, marks, waiting, early)
+    kind, waits, dependent = (
+        np.array([*values, 0], dtype=np.int8)[name] for values in (kinds, waiting, early)
     )
     row, waited = np.flatnonzero(correlation > 0), np.flatnonzero(waits)
     numbered = row if len(row) < len(name) else slice(None)  # no copy of millions of calls
@@ -152,15 +150,19 @@ def host_calls(
         process=process[numbered],
         correlation=correlation[numbered],
         kind=kind[numbered],
-        captured=_captured(mark, thread, start)[numbered],
+        captured=captured(names, name, start, thread)[numbered],
         dependent=dependent[numbered] > 0,
     )
     nowhere = np.full(len(waited), -1, dtype=np.int64)
     return calls, DeviceSyncs(start[waited], end[waited], process[waited], nowhere)
 
 
-def _captured(mark: npt.NDArray[np.int8], thread: Int64s, start: Int64s) -> Bools:
-    """Which calls lie between start and end of a capture on their thread."""
+def captured(names: Sequence[str], name: _Integers, start: Int64s, thread: Int64s) -> Bools:
+    """Which calls lie between start and end of a capture on their thread; `names` has the name of
+    each code in `name`."""
+    capture = [_CAPTURES.match(text) for text in names]
+    marks = [0 if one is None else 1 if one[1] else -1 for one in capture]
+    mark = np.array([*marks, 0], dtype=np.int8)[name]
     found = np.zeros(len(mark), dtype=np.bool_)
     if not mark.any():
         return found

@@ -647,6 +647,25 @@ def test_nobody_is_told_to_capture_graphs_that_were_captured(tmp_path):
     assert [one.rule for one in analyze(run).findings] == ["graph_capture"]
 
 
+def test_a_capture_without_an_end_takes_no_launches_of_others(tmp_path):
+    """One thread begins a capture whose end is not recorded and then launches a kernel that runs;
+    another captures one launch, ends its capture, and launches 50 kernels: one was captured."""
+    first, second = ({"globalTid": global_id(tid=tid)} for tid in (TID, TID + 1))
+    rows: list[object] = [
+        Call(1_000, 2_000, 1, "cudaStreamBeginCapture_v10000", **first),
+        Call(3_000, 4_000, 2, **first),
+        Kernel(5_000, 6_000, 2),
+        Call(7_000, 8_000, 3, "cudaStreamBeginCapture_v10000", **second),
+        Call(9_000, 10_000, 4, **second),
+        Call(11_000, 12_000, 5, "cudaStreamEndCapture_v10000", **second),
+        Call(13_000, 14_000, 6, "cudaGraphLaunch_v10000", **second),
+        Graph(15_000, 16_000, 6, 1),
+    ]
+    rows += [Call(20_000 + 10 * at, 20_005 + 10 * at, 10 + at, **second) for at in range(50)]
+    graphs = imported(tmp_path, rows).info.recording.graphs
+    assert (graphs.captured, graphs.replays) == (1, 1)
+
+
 def test_fewer_launches_are_no_answer_to_one_long_wait(tmp_path):
     """A host launches 40 kernels at once, then does something else for 20 ms: the mean wait of a
     kernel is that of a launch, but most of the wait is one gap."""

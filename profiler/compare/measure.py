@@ -204,7 +204,8 @@ def are_inferences(producer: str, calls: pl.DataFrame) -> bool:
 
 def names_of_parts(base: pl.DataFrame, new: pl.DataFrame) -> dict[str, str]:
     """Map the names in `new` to those that `base` has for a part of the same model in the same
-    stage: `vae_decoder` to the `vae` that decodes."""
+    stage: `vae_decoder` to the `vae` that decodes. `text_encoder_2` is another model than
+    `text_encoder`."""
     left, right = ({*calls.select("stage", "submodule").iter_rows()} for calls in (base, new))
     shared = {name for _, name in left} & {name for _, name in right}
     pairs = {
@@ -212,10 +213,15 @@ def names_of_parts(base: pl.DataFrame, new: pl.DataFrame) -> dict[str, str]:
         for stage, mine in left
         for there, other in right
         if stage == there and not {mine, other} & shared
-        if mine.startswith(f"{other}_") or other.startswith(f"{mine}_")
+        if _is_part(mine, other) or _is_part(other, mine)
     }
     often = Counter(name for pair in pairs for name in pair)
     return {other: mine for mine, other in sorted(pairs) if often[mine] == often[other] == 1}
+
+
+def _is_part(name: str, model: str) -> bool:
+    part = name.removeprefix(f"{model}_")
+    return part != name and not part.partition("_")[0].isdecimal()
 
 
 def layers_apart(submodules: pl.Series) -> tuple[str, ...]:

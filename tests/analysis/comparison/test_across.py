@@ -220,6 +220,23 @@ def test_a_part_of_a_model_is_compared_with_the_whole_in_its_stage():
     assert "vae of base is compared with vae_decoder of new" in _notes(parts)
 
 
+@pytest.mark.parametrize(
+    ("base", "new"),
+    [
+        ("text_encoder", "text_encoder_2"),
+        ("transformer_2", "transformer"),
+        ("vae", "vae_2_decoder"),
+    ],
+)
+def test_a_number_behind_a_name_is_another_model(base, new):
+    """Pipelines number models of one kind, such as their text encoders: each has a row of its
+    own."""
+    comparison = compared(_run(["unet", base], [500, 100]), _run(["unet", new], [500, 300]))
+    found = comparison.metrics.filter(level="submodule").select("submodule", "base_ns", "new_ns")
+    assert {*found.rows()} == {("unet", 500, 500), (base, 100, None), (new, None, 300)}
+    assert "is compared with" not in _notes(comparison)
+
+
 MODEL = {  # operators and kernels of a call, with their times in ns
     "encoder": [("aten::mm", "sgemm_128x64", 40), ("aten::copy_", "direct_copy_kernel_cuda", 8)],
     "denoiser": [

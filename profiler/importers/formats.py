@@ -325,8 +325,9 @@ _PERFETTO_ACCEPTS = "a Perfetto or Chrome trace of any producer, with --import d
 
 def _is_any_trace(_path: Path, head: bytes) -> bool:
     from profiler.kineto import is_chrome_of_another
+    from profiler.trace.compression import begins_with_packet
 
-    return head[:1] == b"\n" or is_chrome_of_another(head)
+    return begins_with_packet(head) or is_chrome_of_another(head)
 
 
 PERFETTO = Importer(

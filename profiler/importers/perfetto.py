@@ -37,12 +37,12 @@ from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
 from profiler.importers.importer import head_of
 from profiler.kineto.operators import Scalar
 from profiler.trace.columns import Int64s, TraceColumns, TrackRow, read_trace
+from profiler.trace.compression import begins_with_packet
 from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Device, HealthNote
 
 _NAMED = 8  # tracks in a message
 _NONE = -1
-_PACKET = b"\n"
 _LONGEST = 1000  # characters of a name that the expression is matched with
 
 
@@ -50,7 +50,7 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
     """Read one trace. `device` matches the tracks of devices, `submodules` are the names of slices
     that are calls, separated by commas. Raises InputError if it cannot be read, no track matches or
     there is no slice."""
-    trace = read_trace(path) if head_of(path)[:1] == _PACKET else _chrome_trace(path)
+    trace = read_trace(path) if begins_with_packet(head_of(path)) else _chrome_trace(path)
     number = _devices(path, trace, device)
     given = asked_for(submodules)
     on_device = number[trace.slices.track] != _NONE

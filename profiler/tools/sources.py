@@ -13,7 +13,6 @@ Folders are searched two levels deep. Foreign traces are imported into a tempora
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -50,10 +49,6 @@ if TYPE_CHECKING:
 #
 # Bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the files of
 # another profiler that an importer recognises.
-
-
-# A line feed begins every Perfetto trace, and the JSON of some programs.
-_PACKET = re.compile(rb"\n(?!\s*[{\[][\s -\xff]*\Z)")
 
 
 class Kind(Enum):
@@ -157,9 +152,10 @@ def _found(paths: tuple[Path, ...], options: Mapping[str, object]) -> Found:
     from profiler.importers.importer import head_of
     from profiler.importers.importing import unread
     from profiler.importers.refusals import producer
+    from profiler.trace.compression import begins_with_packet
 
     head = head_of(path)
-    if (head and not _PACKET.match(head)) or producer(head) is not None:
+    if (head and not begins_with_packet(head)) or producer(head) is not None:
         raise unread(path)
     return Found(path, (Source(path, Kind.TRACE),))
 

@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import pickle
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -43,6 +44,16 @@ _BEGUN = b"\x0a"  # a packet that starts and never ends: the core counts it as d
 def is_gzip(data: memoryview) -> bool:
     """Whether `data` starts as a `.gz` file does."""
     return bytes(data[:2]) == b"\x1f\x8b"
+
+
+# Text alone behind the line feed, from a brace or bracket on.
+_PACKET = re.compile(rb"\n(?!\s*[{\[][\s -\xff]*\Z)")
+
+
+def begins_with_packet(head: bytes) -> bool:
+    """Whether a file with this start is a Perfetto trace. A line feed begins every one, and the
+    JSON of some programs."""
+    return _PACKET.match(head) is not None
 
 
 def may_unpack_to(size: int, *, in_memory: bool = False) -> int:

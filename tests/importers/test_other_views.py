@@ -16,7 +16,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.dropped_data import unchecked
 from profiler.errors import InputError
 from profiler.importers import import_trace
-from profiler.tools.sources import load
+from profiler.tools.sources import Imports, load, load_source, resolve
 from tests.corpus import CORPUS, needs_corpus
 from tests.trace.wire import fields
 
@@ -314,6 +314,16 @@ def test_any_chrome_trace_is_read_if_the_user_says_what_devices_are(form, tmp_pa
         load(path)
     with pytest.raises(InputError, match="/gpu:0/stream:12 Compute 0, /gpu:0/stream:13 Compute 0"):
         import_trace(path, tmp_path / "out", options={"device": "TPU"})
+
+
+def test_chrome_json_behind_a_blank_line_is_read(tmp_path):
+    """A line feed is also the first byte of a Perfetto trace."""
+    path = tmp_path / "timeline.json"
+    path.write_text("\n" + json.dumps(timeline("object")))
+    (found,) = resolve([[path]], {"device": r"gpu:(\d)/stream"})
+    with Imports() as imports:
+        run = load_source(imports.ready(found.newest))
+    assert _on(run, "gpu")["duration_ns"].to_list() == [80_000] * 3
 
 
 @pytest.mark.parametrize(("asked", "calls"), [("transformer", 1), ("launch", 10)])

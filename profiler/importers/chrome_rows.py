@@ -45,6 +45,13 @@ class RowArgs(Args, gc=False, rename={"connection": "connection_id", "task": "Ta
     labels: Scalar = None
 
 
+class Ids(msgspec.Struct, gc=False, rename={"shared": "global"}):
+    """An event's id among those of its process, or one that all processes share."""
+
+    local: Scalar = None
+    shared: Scalar = None
+
+
 class Row(msgspec.Struct, gc=False):
     """One event of the file; `ts` and `dur` are µs, as numbers or texts."""
 
@@ -57,6 +64,7 @@ class Row(msgspec.Struct, gc=False):
     dur: msgspec.Raw = msgspec.Raw(b"")
     id: Scalar = None
     args: RowArgs | None = None
+    id2: Ids | None = None
 
     @property
     def start_ns(self) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.importers.chrome_rows import read_rows
+from profiler.importers.chrome_rows import Row, read_rows
 from profiler.importers.foreign_run import ForeignRunBuilder, drops_of
 from profiler.importers.gpu_calls import (
     KINDS,
@@ -86,7 +86,9 @@ def read_run(path: Path, device: str = "", submodules: str = "") -> ForeignRunBu
 # --- Chrome JSON as the same columns: complete events, and begins with their ends.
 
 
-_ENDS = "Ee"  # of a thread, or of what has the same id
+_THREAD = frozenset({"X", "B", "E"})
+_READ = _THREAD | {"b", "e"}
+_ENDS = frozenset({"E", "e"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +116,31 @@ class _ChromeTrace:
     health: tuple[HealthNote, ...]
 
 
+_Lane = tuple[Scalar, Scalar, str | None]
+"""What an end has in common with its begin: process and thread; or process, id and category, for an
+id of all processes without the process."""
+
+
 def _chrome_trace(path: Path) -> _ChromeTrace:
     rows, health = read_rows(path)
     named = {(row.name, row.pid, row.tid): row.named for row in rows if row.ph == "M"}
     processes = {pid: name for (what, pid, _), name in named.items() if what == "process_name"}
-    timed = [row for row in rows if row.ph and row.ph in "XBbEe"]
+    timed = [row for row in rows if row.ph in _READ]
     kept = sorted((row for row in timed if row.start_ns >= 0), key=lambda row: row.start_ns)
     pids: dict[Scalar, int] = {}
-    tracks: dict[tuple[Scalar, Scalar], TrackRow] = {}
+    tracks: dict[_Lane, TrackRow] = {}
     names: dict[str, int] = {}
     ongoing: defaultdict[int, list[int]] = defaultdict(list)
     found: list[list[int]] = []  # track, start, length, name
     for row in kept:
-        lane = f"id {row.id}" if row.ph in "be" else row.tid
-        track = tracks.get((row.pid, lane))
+        lane = _lane(row)
+        track = tracks.get(lane)
         if track is None:
-            thread = named.get(("thread_name", row.pid, row.tid)) or lane
+            thread = named.get(("thread_name", row.pid, row.tid)) or lane[1]
             name = f"{processes.get(row.pid) or row.pid} {thread}"
             number, pid = len(tracks), pids.setdefault(row.pid, len(pids))
             track = TrackRow(number, name, "thread", _NONE, "", pid, number)
-            tracks[row.pid, lane] = track
+            tracks[lane] = track
         begun = ongoing[track.uuid]
         if row.ph not in _ENDS:
             length = row.duration_ns if row.ph == "X" else _NONE
@@ -152,6 +159,15 @@ def _chrome_trace(path: Path) -> _ChromeTrace:
         drops=(*drops_of(DropKind.DROPPED_EVENTS, lost, "events", reason, path.name),),
         health=health,
     )
+
+
+def _lane(row: Row) -> _Lane:
+    if row.ph in _THREAD:
+        return row.pid, row.tid, None
+    if row.id2 is not None and row.id2.shared is not None:
+        return None, f"id {row.id2.shared}", row.cat
+    local = row.id if row.id2 is None or row.id2.local is None else row.id2.local
+    return row.pid, f"id {local}", row.cat
 
 
 _Trace = TraceColumns | _ChromeTrace

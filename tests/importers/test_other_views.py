@@ -16,6 +16,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.dropped_data import unchecked
 from profiler.errors import InputError
 from profiler.importers import import_trace
+from profiler.importers.perfetto import read_run
 from profiler.tools.sources import Imports, load, load_source, resolve
 from tests.corpus import CORPUS, needs_corpus
 from tests.trace.wire import fields
@@ -324,6 +325,42 @@ def test_chrome_json_behind_a_blank_line_is_read(tmp_path):
     with Imports() as imports:
         run = load_source(imports.ready(found.newest))
     assert _on(run, "gpu")["duration_ns"].to_list() == [80_000] * 3
+
+
+def _lengths(run):
+    calls = [call.commands for call in (run.make_calls or list)()]
+    return sorted(length for one in calls for length in one.duration_ns.tolist())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lengths"),
+    [
+        ({"cat": "A", "id": 1}, {"cat": "B", "id": 1}, [5_000, 8_000]),
+        ({"id2": {"local": "0x1"}}, {"id2": {"local": "0x2"}}, [5_000, 8_000]),
+        ({"id2": {"local": 1}}, {"id2": {"local": 1}, "pid": 2}, [5_000, 8_000]),
+        ({"id2": {"global": 1}}, {"id2": {"global": 1}, "pid": 2}, [4_000, 9_000]),
+        ({"id": 1}, {"id": 1}, [4_000, 9_000]),
+    ],
+)
+def test_async_events_end_by_category_and_id(first, second, lengths, tmp_path):
+    """The first begins at 0 µs and the second at 1; an end at 5 µs has the id of the first, one at
+    9 µs that of the second. Events of one id are nested, in all processes if the id is global."""
+    ends = [("b", first, 0), ("b", second, 1), ("e", first, 5), ("e", second, 9)]
+    common = {"cat": "A", "name": "work", "pid": 1, "tid": 1}
+    events = [{**common, **ids, "ph": phase, "ts": at} for phase, ids, at in ends]
+    run = read_run(_written(tmp_path, "async.json", {"traceEvents": events}), device="1")
+    assert _lengths(run) == lengths
+
+
+@pytest.mark.parametrize("phase", ["", "XB", "bE"])
+def test_events_of_an_unknown_phase_are_not_read(phase, tmp_path):
+    """A phase is one letter: only the slice of 4 µs is work, and nothing is lost."""
+    common = {"cat": "A", "name": "work", "pid": 1, "tid": 1, "dur": 4}
+    events = [{**common, "ph": "X", "ts": 0}, {**common, "ph": phase, "ts": 5}]
+    run = read_run(_written(tmp_path, "phases.json", {"traceEvents": events}), device="1")
+    assert _lengths(run) == [4_000]
+    assert not run.drops
+    assert [str(note.rule) for note in run.health] == ["device_only"]
 
 
 @pytest.mark.parametrize(("asked", "calls"), [("transformer", 1), ("launch", 10)])

@@ -57,7 +57,7 @@ OPERATIONS: Mapping[str, pl.DataType] = {
 }
 _LABELS = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
 _OF_KIND = ("submodule", "layer", "place", "op_type", "shapes", "host")
-_SUMS = (pl.col("commands", "total_ns").sum(), pl.col("at").min())
+_KERNEL = ("kind", "code")
 _WAITS = ("host", "sync")
 _MOVING_CATEGORIES = ("dma", "copy", "collective")
 _PARAMETERS = re.compile(r"(?<=[>\w])\((?:[^()]|\([^()]*\))*\)(?= \[|$)")
@@ -78,13 +78,14 @@ class Details:
 
 
 def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes) -> pl.DataFrame:
-    """Sum up the commands in calls by `row` of their call, kind and kernel: how many, their time,
-    and the first of them; with what is known of the kind. One operator may run several kernels."""
+    """Sum up the commands in calls by `row` of their call, kind and `code` of their kernel: how
+    many, their time, and the first of them. A cell may be in several rows, one per batch: there may
+    be as many cells as commands, so they have only numbers, and names are joined to sums."""
     kernel = commands["kernel"]
     highest = kernel.to_physical().max()
     null = highest + 1 if isinstance(highest, int) else 0
     duration = commands["duration_ns"].to_numpy()
-    keys, parts = ("row", "kind", "code"), []
+    number, parts = pl.len().cast(pl.Int64).alias("commands"), []
     for batch in [*batches(len(commands))] or [slice(0)]:
         kind = kinds.of_command[batch]
         part = pl.DataFrame(
@@ -96,20 +97,27 @@ def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes) -> pl.DataFrame:
                 "total_ns": np.maximum(duration[batch], 0),
             }
         ).filter(pl.col("row") >= 0)
-        number = pl.len().cast(pl.Int64).alias("commands")
-        parts.append(part.group_by(keys).agg(number, pl.col("total_ns").sum(), pl.col("at").min()))
-    found = pl.concat(parts).group_by(keys).agg(_SUMS)
+        sums = (number, pl.col("total_ns").sum(), pl.col("at").min())
+        parts.append(part.group_by("row", *_KERNEL).agg(sums))
+    return pl.concat(parts)
+
+
+def _names(kinds: Kinds, kernel: pl.Series, cells: pl.DataFrame) -> pl.DataFrame:
+    """What is known of each kind and kernel (`_KERNEL`) in `cells`: one operator may run several
+    kernels."""
     present = kernel.unique().drop_nulls()
     names = pl.DataFrame(
         {"code": present.to_physical().cast(pl.UInt32), "kernel": present.cast(pl.String)}
     )
     table = kinds.table.select("kind", *_OF_KIND, category=pl.col("category").cast(pl.String))
+    found = cells.select(_KERNEL).unique()
     named = found.join(names, on="code", how="left").join(table, on="kind", how="left")
     return named.drop_nulls("submodule")
 
 
-def details_of(calls: pl.DataFrame, cells: pl.DataFrame) -> Details:
-    """Sum up device work by layer and operation; `cells` are those of `calls` (`CALL`)."""
+def details_of(calls: pl.DataFrame, cells: pl.DataFrame, names: pl.DataFrame) -> Details:
+    """Sum up device work by layer and operation; `cells` are those of `calls` (`CALL`), `names`
+    those of their kernels."""
     traced = pl.col("traced")
     steady = traced & ~pl.col("first").any().over(*_OF)  # a sample counts only in full
     alone = ~steady.any().over("submodule")
@@ -118,9 +126,10 @@ def details_of(calls: pl.DataFrame, cells: pl.DataFrame) -> Details:
         calls.filter(counted).select(_OF).unique().group_by("submodule").len().sort("submodule")
     )
     worked = ~pl.col("host") & ~pl.col("category").is_in(_WAITS)
-    found = cells.filter(worked, counted.gather(cells["row"]))
-    found = found.group_by("kind", "code", "kernel", *_OF_KIND, "category").agg(_SUMS)
-    ordered = found.sort("at", "kind", "code")
+    found = cells.filter(counted.gather(cells["row"])).group_by(_KERNEL)
+    summed = found.agg(pl.col("commands", "total_ns").sum(), pl.col("at").min())
+    named = summed.join(names.filter(worked), on=_KERNEL)
+    ordered = named.sort("at", *_KERNEL)
     return Details(_layers(ordered), _operations(ordered), dict(samples.iter_rows()))
 
 
@@ -385,7 +394,8 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
         run.info.submodules, kinds, rows, run.commands["role"], denoises=has_denoiser(run)
     )["role"]
     cells = _cells(kinds, run.commands, rows)
-    work = _work(cells, roles, modules)
+    names = _names(kinds, run.commands["kernel"], cells)
+    work, groups = _work(cells, names, roles, modules)
     busy = np.zeros(len(calls))
     np.add.at(busy, work["row"].to_numpy(), work["total_ns"].to_numpy())
     placed = calls.select(
@@ -401,11 +411,12 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
     found = _of_schema(placed, CALL)
     summed = _of_schema(
         work.with_columns(found[name].gather(work["row"]) for name in ("submodule", *_PLACE))
-        .group_by("submodule", *_KEYS, *_PLACE)
-        .agg(pl.col("total_ns").sum()),
+        .group_by("submodule", "group", *_PLACE)
+        .agg(pl.col("total_ns").sum())
+        .join(groups, on="group"),
         WORK,
     )
-    details = details_of(found, cells)
+    details = details_of(found, cells, names)
     timed, spans = found, _spans(run, calls, pipelines)
     if run.info.producer == AVERAGED:
         timed, summed, details = with_layers(found, summed, details)
@@ -470,28 +481,32 @@ def _of_levels(whole: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _work(
-    cells: pl.DataFrame, roles: pl.Series, modules: Mapping[str, Mapping[str, str]]
-) -> pl.DataFrame:
-    """Return the time of the cells that have a role, with role, module and kind of work
-    (`_KEYS`)."""
-    work = cells.with_columns(role=roles.cast(pl.String).gather(cells["kind"])).drop_nulls("role")
-    distinct = work.unique(["kind", "code"])
-    columns = ("kind", "code", "submodule", "place", "kernel", "op_type", "layer", "category")
-    named = [
+    cells: pl.DataFrame,
+    names: pl.DataFrame,
+    roles: pl.Series,
+    modules: Mapping[str, Mapping[str, str]],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the time of each call by `group`, and the groups: role, module and kind of work
+    (`_KEYS`). Cells without a role are left out."""
+    known = names.with_columns(role=roles.cast(pl.String).gather(names["kind"])).drop_nulls("role")
+    columns = ("role", "submodule", "place", "kernel", "op_type", "layer", "category")
+    keys = [
         (
-            *(kind, code),
+            role,
             module_path(place, modules.get(submodule, {}).get("", "")),
             sort_by_kernel(kernel or "", category),
             sort_by_operator(op_type or layer, category),
         )
-        for kind, code, submodule, place, kernel, op_type, layer, category in distinct.select(
+        for role, submodule, place, kernel, op_type, layer, category in known.select(
             columns
         ).iter_rows()
     ]
-    of_kernels = {name: work.schema[name] for name in ("kind", "code")}
-    schema = of_kernels | dict.fromkeys(_KEYS[1:], pl.String())
-    kernels = pl.DataFrame(named, schema=schema, orient="row")
-    return work.join(kernels, on=["kind", "code"]).select("row", "total_ns", *_KEYS).sort("row")
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    of = pl.Series("group", [numbers[key] for key in keys], pl.Int32)
+    work = cells.join(known.select(*_KERNEL, of), on=_KERNEL)
+    groups = pl.DataFrame([*numbers], dict.fromkeys(_KEYS, pl.String), orient="row")
+    summed = work.group_by("row", "group").agg(pl.col("total_ns").sum())
+    return summed, groups.with_columns(group=pl.Series([*numbers.values()], dtype=pl.Int32))
 
 
 def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:

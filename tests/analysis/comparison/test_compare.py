@@ -17,6 +17,7 @@ from profiler.compare.compare import compare_each, other_shapes, other_speed
 from profiler.compare.measure import measure
 from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError
+from profiler.run import intervals
 from profiler.tools.sources import load
 from profiler.trace import HOST_TRACK, ActivityKind, HostActivity
 from profiler.trace.bootstrap import Resampled
@@ -335,6 +336,21 @@ def test_means_of_kernels_are_of_all_calls_in_a_pipeline_call(pipelines, took):
     assert found.kernels.select("base_ns", "new_ns", "base_executions").row(0) == (took, took, 5)
     (role,) = found.metrics.filter(pl.col("level") == "role")["base_ns"]
     assert role == took
+
+
+def test_sums_do_not_depend_on_the_batches_they_are_read_in(monkeypatch):
+    """The two commands of a call are of one kind: read one at a time, they are summed up as when
+    read at once."""
+    run = steps_run(BASE, parts=(("blocks.0.ff", "mlp"),) * 2)
+    whole = measure(run)
+    (steady,) = whole.details.operations.select("executions", "total_ns").rows()
+    assert steady == (2 * len(BASE[1:]), sum(BASE[1:]) - 10 * len(BASE[1:]))
+    monkeypatch.setattr(intervals, "_BATCH", 1)
+    alone = measure(run)
+    assert whole.details.operations.equals(alone.details.operations)
+    assert whole.details.layers.equals(alone.details.layers)
+    assert whole.work.sort("step").equals(alone.work.sort("step"))
+    assert len(whole.work) == len(BASE)
 
 
 def test_shapes_of_one_side_are_said():

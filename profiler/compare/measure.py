@@ -57,7 +57,6 @@ OPERATIONS: Mapping[str, pl.DataType] = {
 }
 _LABELS = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
 _OF_KIND = ("submodule", "layer", "place", "op_type", "shapes", "host")
-_KERNEL = ("kind", "code")
 _WAITS = ("host", "sync")
 _MOVING_CATEGORIES = ("dma", "copy", "collective")
 _PARAMETERS = re.compile(r"(?<=[>\w])\((?:[^()]|\([^()]*\))*\)(?= \[|$)")
@@ -78,39 +77,41 @@ class Details:
 
 
 def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes) -> pl.DataFrame:
-    """Sum up the commands in calls by `row` of their call, kind and `code` of their kernel: how
-    many, their time, and the first of them. A cell may be in several rows, one per batch: there may
-    be as many cells as commands, so they have only numbers, and names are joined to sums."""
+    """Sum up the commands in calls by `row` of their call, and `pair` of their kind and their
+    kernel's code, in its low 32 bits: how many, their time, and the first of them. A cell may be in
+    several rows, one per batch: there may be as many cells as commands, so they have only numbers,
+    and names are joined to sums."""
     kernel = commands["kernel"]
     highest = kernel.to_physical().max()
     null = highest + 1 if isinstance(highest, int) else 0
     duration = commands["duration_ns"].to_numpy()
     number, parts = pl.len().cast(pl.Int64).alias("commands"), []
     for batch in [*batches(len(commands))] or [slice(0)]:
-        kind = kinds.of_command[batch]
+        pair = kinds.of_command[batch].astype(np.int64) << 32
         part = pl.DataFrame(
             {
                 "row": rows[batch],
-                "kind": kind,
-                "code": physical_codes(kernel, batch, null).astype(np.uint32),
-                "at": np.arange(batch.start or 0, (batch.start or 0) + len(kind)),
+                "pair": pair | physical_codes(kernel, batch, null),
+                "at": np.arange(batch.start or 0, (batch.start or 0) + len(pair)),
                 "total_ns": np.maximum(duration[batch], 0),
             }
         ).filter(pl.col("row") >= 0)
         sums = (number, pl.col("total_ns").sum(), pl.col("at").min())
-        parts.append(part.group_by("row", *_KERNEL).agg(sums))
+        parts.append(part.group_by("row", "pair").agg(sums))
     return pl.concat(parts)
 
 
 def _names(kinds: Kinds, kernel: pl.Series, cells: pl.DataFrame) -> pl.DataFrame:
-    """What is known of each kind and kernel (`_KERNEL`) in `cells`: one operator may run several
+    """What is known of each pair of kind and kernel in `cells`: one operator may run several
     kernels."""
     present = kernel.unique().drop_nulls()
     names = pl.DataFrame(
-        {"code": present.to_physical().cast(pl.UInt32), "kernel": present.cast(pl.String)}
+        {"code": present.to_physical().cast(pl.Int64), "kernel": present.cast(pl.String)}
     )
     table = kinds.table.select("kind", *_OF_KIND, category=pl.col("category").cast(pl.String))
-    found = cells.select(_KERNEL).unique()
+    table = table.with_columns(pl.col("kind").cast(pl.Int64))
+    pair = pl.col("pair")
+    found = cells.select(pair.unique()).with_columns(kind=pair // (1 << 32), code=pair % (1 << 32))
     named = found.join(names, on="code", how="left").join(table, on="kind", how="left")
     return named.drop_nulls("submodule")
 
@@ -126,10 +127,10 @@ def details_of(calls: pl.DataFrame, cells: pl.DataFrame, names: pl.DataFrame) ->
         calls.filter(counted).select(_OF).unique().group_by("submodule").len().sort("submodule")
     )
     worked = ~pl.col("host") & ~pl.col("category").is_in(_WAITS)
-    found = cells.filter(counted.gather(cells["row"])).group_by(_KERNEL)
+    found = cells.filter(counted.gather(cells["row"])).group_by("pair")
     summed = found.agg(pl.col("commands", "total_ns").sum(), pl.col("at").min())
-    named = summed.join(names.filter(worked), on=_KERNEL)
-    ordered = named.sort("at", *_KERNEL)
+    named = summed.join(names.filter(worked), on="pair")
+    ordered = named.sort("at", "pair")
     return Details(_layers(ordered), _operations(ordered), dict(samples.iter_rows()))
 
 
@@ -503,7 +504,7 @@ def _work(
     ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     of = pl.Series("group", [numbers[key] for key in keys], pl.Int32)
-    work = cells.join(known.select(*_KERNEL, of), on=_KERNEL)
+    work = cells.join(known.select("pair", of), on="pair")
     groups = pl.DataFrame([*numbers], dict.fromkeys(_KEYS, pl.String), orient="row")
     summed = work.group_by("row", "group").agg(pl.col("total_ns").sum())
     return summed, groups.with_columns(group=pl.Series([*numbers.values()], dtype=pl.Int32))

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from profiler.errors import InputError
+from profiler.files import opened
 from profiler.importers.importer import GZIP, SQLITE, bytes_of
 from profiler.kineto import packed_as
 from profiler.plugins import plain_text
@@ -65,7 +66,7 @@ def _is_packed_again(path: Path, head: bytes) -> bool:
     """Whether a gzip file contains another one, or a zip archive."""
     if packed_as(head) not in ("gzip", "zip") or not path.is_file():
         return False
-    with path.open("rb") as file:
+    with opened(path) as file:
         return file.read(2) == GZIP
 
 

@@ -296,7 +296,7 @@ def _recorders(_: Workplace, made: Path) -> None:
     run.kineto(made)
     run.onnxruntime(made)
     (made / "README.md").write_text("recorded on Tuesday", encoding="utf-8")
-    (made / "report.nsys-rep").write_bytes(b"\x00" * 64)
+    (made / "report.nsys-rep").write_bytes(bytes(range(64)))
 
 
 def _nsys(_: Workplace, made: Path) -> None:
@@ -458,7 +458,7 @@ def _snapshot(_: Workplace, made: Path) -> None:
 
 
 def _nsys_report(_: Workplace, made: Path) -> None:
-    made.write_bytes(b"\x00" * 64)
+    made.write_bytes(bytes(range(64)))
 
 
 def _rbln(_: Workplace, made: Path) -> None:

@@ -196,6 +196,7 @@ ELSEWHERE = {
             "graph/netron.py",
             "importers/xplane_planes.py",
             "kineto/perfetto_file.py",
+            "plugins.py",
             "report/html/library.py",
             "report/language.py",
             "tools/perfetto_ui.py",

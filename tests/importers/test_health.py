@@ -402,7 +402,7 @@ def test_the_time_between_two_cycles_is_left_out(analysis_of):
 def test_work_launched_before_the_recording_is_on_the_first_screen(analysis_of):
     path = CORPUS / "torch_pairs" / "Qwen_Qwen1.5-0.5B-Chat__h100.json.gz"
     _, facts = screen(analysis_of(path))
-    assert facts["Before"].startswith("509 kernels, 13.7 ms on cuda:0, were launched before")
+    assert facts["Before"].startswith("509 commands, 13.7 ms on cuda:0, were launched before")
     assert facts.get("Lost") != "no events"
 
 

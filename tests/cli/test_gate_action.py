@@ -118,18 +118,18 @@ def repository(tmp_path, python):
 
 
 def test_a_slower_commit_fails(repository):
-    """Twenty times the layers: exit code 1, and the summary names the metric; both sides have two
-    runs, and no worktree is left."""
-    repository.commit(5, "base")
-    repository.commit(100, "slower")
-    code, printed = repository.run(runs="2")
+    """Twenty times the layers: exit code 1, and the summary names the metric; both sides have
+    three runs, and no worktree is left."""
+    repository.commit(10, "base")
+    repository.commit(200, "slower")
+    code, printed = repository.run(runs="3")
     assert code == 1, printed
     assert "submodule.unet" in repository.summary
     assert "slower" in repository.summary
     output = (repository.runner / "GITHUB_OUTPUT").read_text().strip()
     traces = Path(output.removeprefix("traces="))
     for side in ("base", "change"):
-        assert len([*(traces / side).glob("*/manifest.json")]) == 2
+        assert len([*(traces / side).glob("*/manifest.json")]) == 3
     assert len(repository.git("worktree", "list").splitlines()) == 1
 
 

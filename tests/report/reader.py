@@ -20,11 +20,11 @@ from profiler.prediction.ladder_section import outcome_text
 from profiler.text import duration, percent
 from profiler.trace.events import device_kind
 
-__all__ = ["QUESTIONS", "answers", "plain", "words"]
+__all__ = ["QUESTIONS", "answers", "in_columns", "plain", "words"]
 
 
 def plain(text: str) -> str:
-    """The text with single blanks, so that lines and units need not be told apart."""
+    """The text with single blanks, so that a line break or a unit makes no difference."""
     return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
 
 

@@ -7,7 +7,7 @@ import pytest
 from profiler.analysis import extent
 from profiler.analysis.analyze import analyze
 from profiler.capture import FakeClock
-from tests.report.reader import answers, plain
+from tests.report.reader import answers, in_columns, plain
 from tests.report.rendered import opened
 
 from .fake_rebel import FakeRebel, RBLNStableDiffusion3Pipeline
@@ -25,7 +25,7 @@ def test_its_lines_answer_ten_questions(tmp_path, monkeypatch, width):
     text = opened(analysis, width, begin_ns=extent(run)[0])
     assert len(text.splitlines()) <= 40
     assert max(map(len, text.splitlines())) <= width
-    found = plain(text)
+    found = plain(in_columns(text))
     for question, words in answers(analysis).items():
         for word in words:
             assert word in found, f"{question} {word!r} is not in\n{text}"

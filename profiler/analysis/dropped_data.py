@@ -508,7 +508,7 @@ def part_rows(parts: Parts) -> Iterator[tuple[str, str]]:
     for apart in parts.apart:
         yield apart.files[0], _why(apart, parts)
     for one in parts.left_out:
-        yield one.file, said("not read: it is or looks like {what}", what=one.what)
+        yield one.file, said("not read: {what}", what=one.what)
 
 
 def beside(info: RunInfo) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 
 from profiler.importers.importer import SQLITE, Importer, Option, head_of, reader
@@ -52,7 +51,7 @@ AIHUB = Importer(
 
 
 ASCEND_FOLDERS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
-_MOST_RANKS = 256  # subfolders that are looked into
+_LOOKED_INTO = 256  # subfolders, before a folder is none of Ascend's
 _ASCEND_ENDINGS = (".json", ".json.gz", ".csv", ".db")
 _ASCEND_STRINGS, _ASCEND_APIS = b"STRING_IDS", (b"PYTORCH_API", b"CANN_API")
 _ASCEND_PHASE = re.compile(rb'"ph"\s*:\s*"[XM]"')
@@ -101,8 +100,9 @@ def ascend_outputs(folder: Path) -> list[Path]:
             return found
     if ascend_files(folder):
         return [folder]
-    folders = islice((one for one in folder.iterdir() if one.is_dir()), _MOST_RANKS)
-    return sorted(one for one in folders if ascend_files(one))
+    folders = sorted(one for one in folder.iterdir() if one.is_dir())
+    first = [one for one in folders[:_LOOKED_INTO] if ascend_files(one)]
+    return first + [one for one in folders[_LOOKED_INTO:] if first and ascend_files(one)]
 
 
 def ascend_files(folder: Path) -> dict[AscendForm, list[Path]]:

@@ -11,7 +11,6 @@ from collections import Counter as Counted
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,8 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
     recognizes each."""
     found: dict[str, list[Path]] = {}
     others: dict[Path, str] = {}
-    for path in islice(_files(folder), _LOOKED_AT):
+    there = _files(folder)
+    for path in there[:_LOOKED_AT]:
         try:
             head = head_of(path)
         except InputError:
@@ -115,11 +115,15 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
         for path in found.get(importer.name, ())
         for other in beside_of(path)
     }
-    left_out = (
+    left_out = [
         LeftOut(file=plain_text(str(path.relative_to(folder))), what=what)
         for path, what in others.items()
         if path not in beside
-    )
+    ]
+    if more := there[_LOOKED_AT:]:
+        name = plain_text(str(more[0].relative_to(folder)))
+        named = f"{name} and {len(more) - 1} more" if len(more) > 1 else name
+        left_out.insert(0, LeftOut(file=named, what=f"beyond the first {_LOOKED_AT} files"))
     return Contents({name: tuple(files) for name, files in found.items()}, tuple(left_out))
 
 

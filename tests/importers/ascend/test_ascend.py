@@ -17,6 +17,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers import import_trace
+from profiler.importers.formats import ascend_outputs
 from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
@@ -268,6 +269,15 @@ def test_files_of_ranks_copied_into_folders_of_any_name_are_one_job(tmp_path):
     assert run.info.job is not None
     assert [one.rank for one in run.info.job.ranks] == [0, 1]
     assert set(_work(run)["device"].cast(pl.String)) == {"rank0/npu:0", "rank1/npu:1"}
+
+
+def test_a_job_of_many_ranks_is_whole(tmp_path):
+    """Of more than 256 folders of ranks none is cut off."""
+    text = json.dumps(generated(device=0))
+    for rank in range(258):
+        (tmp_path / f"node_{rank}").mkdir()
+        (tmp_path / f"node_{rank}" / "trace.json").write_text(text)
+    assert len(ascend_outputs(tmp_path)) == 258
 
 
 def test_a_folder_with_summaries_alone_is_one_sentence(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from profiler.analysis import ReportInput, extent
 from profiler.analysis.analyze import analyze
+from profiler.analysis.dropped_data import beside
 from profiler.analysis.overview import opening_of, summary_of
 from profiler.errors import InputError
 from profiler.importers import import_trace
@@ -281,6 +282,19 @@ def test_what_is_no_trace_is_named(folder):
         LeftOut(file="report.nsys-rep", what="a report of Nsight Systems, whose format is its own"),
         LeftOut(file="shot.png", what="a picture"),
     )
+
+
+def test_files_beyond_the_limit_are_named(folder):
+    """A folder is looked into as far as its 256th file, and the run says what comes after that."""
+    seen = Run()
+    seen.nsys(folder)
+    for number in range(257):
+        (folder / f"z{number:03}.txt").write_text("a note\n")
+    run, _ = imported(folder)
+    assert busy(run) == seen.busy_ns
+    first = LeftOut(file="z255.txt and 1 more", what="beyond the first 256 files")
+    assert run.info.parts.left_out[0] == first
+    assert f"not read: {first.file} ({first.what})" in next(beside(run.info))
 
 
 def test_a_damaged_file_is_a_drop_of_the_others_run(folder):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from profiler.importers.importer import SQLITE, Importer, Option, head_of, reader
+from profiler.importers.importer import SQLITE, Importer, Option, first_line, head_of, reader
 
 _PACKAGE = "profiler.importers"
 
@@ -82,8 +82,7 @@ def ascend_form(head: bytes) -> AscendForm | None:
             _ASCEND_TIME.search(head) and not _NOT_ASCEND.search(head)
         )
         return AscendForm.TRACE if ours and _ASCEND_PHASE.search(head) else None
-    line = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
-    names = frozenset(name.strip(' "\r') for name in line.split(","))
+    names = frozenset(name.strip(' "\r') for name in first_line(head).split(","))
     return AscendForm.KERNELS if any(some <= names for some in _ASCEND_KERNELS) else None
 
 
@@ -168,12 +167,11 @@ BUNDLES = Importer(
 # --- The table of times that diffusers' own benchmarks write.
 
 
-_CSV_COLUMNS = (b"scenario", b"model_cls", b"time_plain_s")
+_CSV_COLUMNS = {"scenario", "model_cls", "time_plain_s"}
 
 
 def _is_diffusers_csv(_path: Path, head: bytes) -> bool:
-    names = [name.strip(b' "\r') for name in head.split(b"\n", 1)[0].split(b",")]
-    return all(name in names for name in _CSV_COLUMNS)
+    return {name.strip(' "\r') for name in first_line(head).split(",")} >= _CSV_COLUMNS
 
 
 DIFFUSERS_CSV = Importer(

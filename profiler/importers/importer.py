@@ -42,6 +42,7 @@ GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 """What such files start with."""
 _HEAD = 1 << 20  # bytes of decompressed text
 _LARGEST = 1 << 30  # bytes of files that are read at once, unpacked
+_LONGEST_LINE = 1 << 16  # bytes of a table's header; a JSON text may be one long line
 
 
 def head_of(path: Path) -> bytes:
@@ -50,6 +51,11 @@ def head_of(path: Path) -> bytes:
     Raises InputError if it cannot be read.
     """
     return b"" if path.is_dir() else bytes_of(path, _HEAD)[0]
+
+
+def first_line(head: bytes) -> str:
+    """The first line of a file with this start, such as a table's header, up to 64 KiB."""
+    return head[:_LONGEST_LINE].partition(b"\n")[0].decode("utf-8-sig", "replace")
 
 
 def content_of(path: Path, largest: int = _LARGEST) -> bytes:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.files import opened
-from profiler.importers.importer import GZIP, SQLITE, bytes_of
+from profiler.importers.importer import GZIP, SQLITE, bytes_of, first_line
 from profiler.kineto import packed_as
 from profiler.plugins import plain_text
 
@@ -75,8 +75,7 @@ def _header(*columns: str) -> _Matches:
     wanted = list(columns)
 
     def matches(_path: Path, head: bytes) -> bool:
-        line = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-        names = line.split(",", len(wanted))[: len(wanted)]  # a JSON text may be one long line
+        names = first_line(head).split(",", len(wanted))[: len(wanted)]
         return [name.strip().strip('"') for name in names] == wanted
 
     return matches
@@ -86,8 +85,7 @@ def _columns(*names: str) -> _Matches:
     """A test whether the header of a CSV file has all of these columns."""
 
     def matches(_path: Path, head: bytes) -> bool:
-        line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
-        return {*names} <= {name.strip(' "\r') for name in line.split(",")}
+        return {*names} <= {name.strip(' "\r') for name in first_line(head).split(",")}
 
     return matches
 

@@ -568,20 +568,29 @@ def _longer(sessions: Sequence[Session]) -> Iterator[HealthNote]:
 
 def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     """Yield a note for each device with nodes that do not fit into their runs."""
-    fitting, found = Counter[str](), Counter[str]()
-    longest: dict[str, tuple[int, str]] = {}
+    found, longest = Counter[str](), dict[str, tuple[int, str]]()
     for run in (run for session in sessions for run in session.runs):
-        for code, nodes in enumerate(np.bincount(run.nodes.kind).tolist()):
-            if nodes and not isinstance(kind := run.nodes.kinds[code], KernelKind):
-                fitting[_place(kind)] += nodes
         lengths = run.misfits.duration_ns.tolist()
         for one, length in zip(run.misfits.each(), lengths, strict=True):
             found[_place(one)] += 1
             longest[_place(one)] = max(longest.get(_place(one), (-1, "")), (length, one.name))
+    fitting = _nodes_by(_place, sessions) if found else found
     for device, count in sorted(found.items()):
         note = _noted(HealthRule.NOT_NESTED, HealthAction.SET_ASIDE, count, count + fitting[device])
         worst_ns, worst = longest[device]
         yield replaced(note, device=device, worst=worst[:200], worst_ns=min(worst_ns, LARGEST))
+
+
+def _nodes_by(of: Callable[[NodeKind], str], sessions: Sequence[Session]) -> Counter[str]:
+    """The number of nodes by what `of` returns for their kinds; kernels do not count."""
+    found = Counter[str]()
+    for session in sessions:
+        kinds = np.concatenate([run.nodes.kind for run in session.runs])
+        counts = np.bincount(kinds, minlength=len(session.kinds)).tolist()
+        for kind, count in zip(session.kinds, counts, strict=True):
+            if count and not isinstance(kind, KernelKind):
+                found[of(kind)] += count
+    return found
 
 
 def _place(node: NodeKind) -> str:
@@ -591,9 +600,7 @@ def _place(node: NodeKind) -> str:
 
 def _host_times(sessions: Sequence[Session]) -> Iterator[HealthNote]:
     """A note for each provider whose nodes launch."""
-    nodes = Counter[str]()
-    for run in (run for session in sessions for run in session.runs):
-        nodes.update(kind.provider for kind in run.nodes.each())
+    nodes = _nodes_by(lambda kind: kind.provider, sessions)
     for provider in sorted(filter(launches, nodes)):
         count, total = nodes[provider], nodes.total()
         note = _noted(HealthRule.HOST_TIMES, HealthAction.NOTED, count, total)

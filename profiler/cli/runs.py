@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.terminal import leave, tell
+from profiler.cli.terminal import return_freed, tell
 from profiler.errors import InputError
 from profiler.text import key_values
 
@@ -39,7 +39,7 @@ def opened(
 
     found = resolve([[path] for path in paths], key_values(importing, "--import", "pipeline=sd3"))
     check_kept(found, out)
-    with Imports(out, leave) as imports:
+    with Imports(out) as imports:
         yield found, imports
 
 
@@ -77,10 +77,9 @@ def load_as_recorded(
     killed and merged. Raises InputError if it has no call, or files were damaged later; with
     `whole` also for files that were missing already."""
     from profiler.analysis.dropped_data import what_happened
-    from profiler.tools.sources import load_source
     from profiler.trace.events import DropKind
 
-    run = load_source(imports.ready(source))
+    run = _loaded(imports.ready(source))
     damaged = damaged_files(run) if whole else unexpected_damage(run)
     if damaged:
         raise InputError(
@@ -135,12 +134,20 @@ def as_host_work(source: Source) -> tuple[Source, list[str]]:
 
 def load_calls(source: Source) -> Run:
     """Load a run, which may be damaged. Raises InputError if it has no call."""
-    from profiler.tools.sources import load_source
-
-    run = load_source(source)
+    run = _loaded(source)
     if run.calls.is_empty():
         check_whole(run, source)
         raise InputError(_without_calls(source))
+    return run
+
+
+def _loaded(source: Source) -> Run:
+    """Load a run. What importing it and reading it freed is returned to the system."""
+    from profiler.tools.sources import load_source
+
+    return_freed()
+    run = load_source(source)
+    return_freed()
     return run
 
 

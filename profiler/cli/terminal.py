@@ -155,7 +155,8 @@ def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterat
 _RARELY = 1_000_000  # objects between searches
 # glibc's mallopt(3): M_MMAP_THRESHOLD, its largest value, and M_TRIM_THRESHOLD
 _ARRAYS_FROM_HEAP, _FREE_MEMORY_KEPT = (-3, 32 << 20), (-1, 64 << 20)
-_left: list[bool] = []  # whether an object was left; empty if all are freed
+_LARGE = 256 << 10  # KiB that a process had resident, from which on freed memory is returned
+_keeping: list[bool] = []  # not empty after `keep_to_the_end`
 
 
 def keep_to_the_end() -> None:
@@ -176,7 +177,7 @@ def keep_to_the_end() -> None:
             getattr(ctypes.CDLL(None), "mallopt", lambda *_: None)(*option)  # musl lacks it
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
-    _left[:] = [False]
+    _keeping[:] = [True]
 
 
 def end_at_once(code: object) -> None:
@@ -184,7 +185,7 @@ def end_at_once(code: object) -> None:
     long as making some tables. What was registered for the exit is done first. Returns if that is
     not enough: a thread still runs, or output is left that cannot be written.
     """
-    if not _left or threading.active_count() > 1 or not (code is None or isinstance(code, int)):
+    if not _keeping or threading.active_count() > 1 or not (code is None or isinstance(code, int)):
         return
     atexit._run_exitfuncs()  # noqa: SLF001 (it has no other name)
     with contextlib.suppress(OSError, ValueError):
@@ -193,13 +194,15 @@ def end_at_once(code: object) -> None:
         os._exit(code or 0)
 
 
-def leave(thing: object) -> None:
-    """After `keep_to_the_end`, do not free `thing`, which has very many objects, before the process
-    ends: freeing them takes as long as making some tables. Only the first is kept."""
-    if _left == [False]:
-        _left[:] = [True]
-        circle = [thing]
-        circle.append(circle)  # freed by the garbage collector only
+def return_freed() -> None:
+    """After `keep_to_the_end`, return to the system what a large process freed: the frames that
+    come next are in Polars' own memory, which reuses nothing of it."""
+    if _keeping and sys.platform == "linux":
+        import ctypes
+        import resource
+
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _LARGE:
+            getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)  # musl lacks it
 
 
 # --- Print a report: the most important in 40 lines, everything, or some sections. The options are

@@ -75,18 +75,15 @@ def import_all_with(
     name: str | None = None,
     compress: Compression = "none",
     *,
-    leave: Callable[[object], None] | None = None,
     alone: bool = False,
 ) -> tuple[Path, ...]:
-    """Do `import_all` with this importer; `leave` is called with what it read. If `alone`, the run
-    is read at once and removed: without other runs, and not forced to the disk."""
+    """Do `import_all` with this importer. If `alone`, the run is read at once and removed: without
+    other runs, and not forced to the disk."""
     from profiler.trace.bundle import BundleWriter, place_bundle
 
     if name is not None:
         check_run_name(name)
     run = importer.read(paths, importer.values(options))
-    if leave is not None:
-        leave(run)
     others = () if alone else getattr(run, "others", ())
     is_new, folder = not out.exists(), out
     try:

@@ -17,7 +17,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -231,12 +231,8 @@ class Imports:
     """Imports foreign sources into the folder `keep`, else into a temporary one, which is removed
     by `close`, when this object is collected, or at the interpreter's exit."""
 
-    def __init__(
-        self, keep: Path | None = None, leave: Callable[[object], None] | None = None
-    ) -> None:
-        """Set up imports; `leave` gets what importers read, before it is freed."""
+    def __init__(self, keep: Path | None = None) -> None:
         self._keep = keep
-        self._leave = leave
         self._folder: Path | None = None
         self._remove: weakref.finalize[[Path, int], Imports] | None = None
 
@@ -270,7 +266,7 @@ class Imports:
         foreign = source.foreign
         out = self._keep or self._temporary()
         given = (foreign.importer, foreign.paths, foreign.options, out)
-        bundle, *_ = import_all_with(*given, leave=self._leave, alone=self._keep is None)
+        bundle, *_ = import_all_with(*given, alone=self._keep is None)
         return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
 
     def close(self) -> None:

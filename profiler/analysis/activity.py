@@ -32,7 +32,7 @@ from profiler.analysis.idle_causes import (
 from profiler.analysis.module_paths import own_times
 from profiler.analysis.question import Table
 from profiler.analysis.roles import kind_roles
-from profiler.analysis.table_text import Sentences
+from profiler.analysis.table_text import Sentences, label
 from profiler.analysis.timeline import ON_AXIS, stage_parts
 from profiler.run.columns import NS, STRING, Column, col, column_of, schema
 from profiler.run.intervals import Stretches
@@ -236,6 +236,11 @@ def wait_name(cause: str) -> Said:
     return _WAIT_NAMES[cause]
 
 
+def activity_name(what: str) -> Said:
+    """Return what charts call an `Activity`, an `OfDevice`, or waiting for a cause."""
+    return label(what) if isinstance(what, Activity | OfDevice) else wait_name(what)
+
+
 def waits_known(info: RunInfo) -> bool:
     """Whether the times of commands were recorded, so that the rest of a call is waiting."""
     return times_recorded(info) and not is_host_only(info.health)
@@ -309,10 +314,10 @@ _SUMS = ("stage", "what", "role")
 
 
 def activity_of_devices(of: Inputs) -> tuple[pl.DataFrame, int]:
-    """Return what devices with calls did in each stage (`stage`, `what` (an `Activity` or
-    `OfDevice`), `role`, `elapsed_ns` in ns), and the number of devices. The rows of a stage add up
-    to its time multiplied by that number. Empty, and 0, for a single device or if the busy times of
-    any are unknown."""
+    """Return what devices with calls did in each stage (`stage`, `what` (an `Activity`, an
+    `OfDevice` or a cause of waiting), `role`, `elapsed_ns` in ns), and the number of devices. The
+    rows of a stage add up to its time multiplied by that number. Empty, and 0, for a single device
+    or if the busy times of any are unknown."""
     typed = {**dict.fromkeys(_SUMS, pl.String()), "elapsed_ns": pl.Int64()}
     devices = [gaps for gaps in gaps_of(of) if len(gaps.in_tiles)]
     known = {gaps.device for gaps in devices} - busy_unknown(of.run.info.health)
@@ -353,7 +358,7 @@ def _of_device(
         idle = own.both(gaps.busy.gaps).length
         waits: dict[str, int] = {
             Activity.LAUNCH_BOUND: parts[WaitCause.LAUNCH],
-            Activity.WAIT: sum(parts[cause] for cause in _OTHER_WAITS),
+            **{cause: parts[cause] for cause in _OTHER_WAITS},
             Activity.IDLE: parts[WaitCause.HOST],
             OfDevice.UNRECORDED: parts[WaitCause.UNRECORDED],
         }

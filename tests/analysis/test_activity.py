@@ -101,6 +101,23 @@ def test_bars_of_devices_at_once_are_their_mean():
     assert sum(drawn.values()) == 1000
 
 
+def test_waits_of_devices_at_once_have_their_cause():
+    """Of 1000 ns, tpu:0 waits 600 ns for its copies and tpu:1 200 ns: the mean of 400 ns is called
+    so, as in the headline."""
+    calls = [make_call(number, "unet", 0, 1000, device=f"tpu:{number}") for number in (0, 1)]
+    commands = []
+    for number, waited in enumerate((600, 200)):
+        device = f"tpu:{number}"
+        commands += [
+            Command(number, device, "sync", "sync", "copy-done.2", 0, waited),
+            Command(number, device, "s", "compute", "blocks.0.norm1", waited, 1000 - waited),
+        ]
+    spans = [make_span("pipeline", "p", 0, 1000), make_span("stage", "denoise", 0, 1000)]
+    chart = draw(stages_figure(asked(make_run(calls, commands, spans))), "light")
+    drawn = {str(one["name"]): round(1000 * sum(one["x"])) for one in chart["data"]}
+    assert drawn == {"norm": 600, "waits for copies": 400}
+
+
 def stage_parts(analysis):
     """Title, whether there is a chart, and whether there is a table, of each part about stages."""
     parts = SECTION.parts(ReportInput(analysis, *extent(analysis.inputs.run)))

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.activity import Activity, OfDevice
+from profiler.analysis.activity import Activity, OfDevice, activity_name
 from profiler.analysis.document import (
     DEVICE_COLOURS,
+    HOST,
     HOST_WORK,
     LINE,
     MUTED,
@@ -31,7 +32,8 @@ from profiler.analysis.document import (
     Pick,
     Theme,
 )
-from profiler.analysis.table_text import Node, label, labelled
+from profiler.analysis.idle_causes import UNKNOWN_CAUSE, WaitCause
+from profiler.analysis.table_text import Node, labelled
 from profiler.text import Said, count, duration, joined, percent, said
 
 # --- The house style of charts: fonts, units, axes, and bars with labels at their ends.
@@ -90,8 +92,8 @@ def draw(figure: Figure, theme: Theme) -> Chart:
 
 
 def unit_for(longest_ns: int) -> Unit:
-    """Choose the unit for an axis up to `longest_ns`; ms from 1 ms to 100 s."""
-    units = ((10**11, "s", 1e-9), (10**6, "ms", 1e-6), (10**3, "µs", 1e-3))
+    """Choose the unit for an axis up to `longest_ns`; ms from 1 ms to 10 s."""
+    units = ((10**10, "s", 1e-9), (10**6, "ms", 1e-6), (10**3, "µs", 1e-3))
     for least, name, per_ns in units:
         if longest_ns >= least:
             return Unit(name, per_ns)
@@ -429,12 +431,17 @@ def draw_histogram(
 
 _SMALL = 0.01  # of the total: smaller roles are drawn as "other"
 _OTHER = "other"
-_FILLS: dict[Activity | OfDevice, tuple[Colour, str]] = {  # colour, and the lines of waiting
+_FILLS: dict[str, tuple[Colour, str]] = {  # colour, and the lines of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
     Activity.UNTRACED: (PAGE["frame"], "."),
     Activity.NO_OPERATOR: (PAGE["frame"], "\\"),
     Activity.LAUNCH_BOUND: (PAGE["wait-line"], "/"),
     Activity.WAIT: (PAGE["wait-line"], "\\"),
+    WaitCause.COPY: (PAGE["wait-line"], "|"),
+    WaitCause.OTHER_DEVICE: (PAGE["wait-line"], "+"),
+    WaitCause.QUEUE: (PAGE["wait-line"], "."),
+    WaitCause.SYNC: (PAGE["wait-line"], "x"),
+    UNKNOWN_CAUSE: (HOST, "/"),
     Activity.HOST_WORK: (HOST_WORK, "x"),
     Activity.IDLE: (PAGE["wait-line"], "-"),
     OfDevice.UNRECORDED: (PAGE["frame"], "x"),
@@ -506,8 +513,8 @@ def _layers(
         if times := _times(work.filter(pl.col("role") == role)):
             yield (role, colour, "", times)
     for what, (colour, shape) in _FILLS.items():
-        if times := _times(activity.filter(pl.col("what") == what.value)):
-            yield (label(what), colour, shape, times)
+        if times := _times(activity.filter(pl.col("what") == str(what))):
+            yield (activity_name(what), colour, shape, times)
 
 
 def _times(rows: pl.DataFrame) -> dict[Any, int]:

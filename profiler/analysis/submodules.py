@@ -1,6 +1,7 @@
 """Submodules, their branches and calls: durations, device time and overhead ratios.
 
-Device time is the union of the calls' work on devices, so concurrent calls do not count twice.
+Device time is the union of the calls' work, so concurrent calls do not count twice; the times of
+several devices add up, as elapsed times do.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ SUBMODULES: tuple[Column, ...] = (
     column_of(
         TILES,
         "busy_ns",
-        meaning="device time: union of its calls' kernels and copies; the sum of several ranks",
+        meaning="device time: union of its calls' kernels and copies; the sum of several devices",
         importance=3,
     ),
     _sum("idle_inside_ns", importance=16),
@@ -427,30 +428,33 @@ def work_extents(of: Inputs) -> tuple[Times, Times]:
 
 
 def device_time(of: Inputs, groups: Codes, count: int) -> Times:
-    """The union of the kernels and copies of each group of calls, int64 [count] in ns; ranks of a
-    job add up, as their elapsed times do.
+    """The union of the kernels and copies of each group of calls, int64 [count] in ns; the devices
+    on which the calls have their tiles add up, as elapsed times do.
 
     `groups` has the group of each call of the run, -1 for none. If a call's work lies in its
-    tile on the run's only device, or all of a group's calls ran one after the other, the times of
-    the calls add up; the work of others is united.
+    tile on the run's only device, or all of a group's calls on a device ran one after the other,
+    the times of the calls add up; the work of others is united.
     """
     tiles, commands = of.run.tiles, of.everything
-    busy, found = tiles.calls["busy_ns"].to_numpy(), np.zeros(count, dtype=np.int64)
-    kept = groups >= 0
-    np.add.at(found, groups[kept], busy[kept])
-    mixed = np.zeros(count, dtype=np.bool_)
-    mixed[groups[kept & (tiles.calls["hidden_ns"].to_numpy() > 0)]] = True
+    devices, of_call = np.unique(
+        tiles.calls["tile_device"].cast(pl.String).fill_null("").to_numpy(), return_inverse=True
+    )
+    parts = len(devices) * count
+    part = np.where(groups >= 0, len(devices) * groups + of_call, -1)
+    busy, found = tiles.calls["busy_ns"].to_numpy(), np.zeros(parts, dtype=np.int64)
+    kept = part >= 0
+    np.add.at(found, part[kept], busy[kept])
+    mixed = np.zeros(parts, dtype=np.bool_)
+    mixed[part[kept & (tiles.calls["hidden_ns"].to_numpy() > 0)]] = True
     mixed |= len(tiles.devices) > 1
     if mixed.any():
-        mixed &= _beside(work_extents(of), groups, count)
+        mixed &= _beside(work_extents(of), part, parts)
     if mixed.any():
-        ranks, rank = np.unique(of.run.calls["rank"].to_numpy(), return_inverse=True)
-        own = np.where(kept & mixed[groups], len(ranks) * groups + rank, -1)
-        code = np.append(own, -1)[commands.call]
+        code = np.append(np.where(kept & mixed[part], part, -1), -1)[commands.call]
         code[~_worked(commands, slice(None))] = -1
-        each = union_by(commands.start, commands.end, code, len(ranks) * count)
-        found[mixed] = each.reshape(count, len(ranks)).sum(axis=1)[mixed]
-    return found
+        found[mixed] = union_by(commands.start, commands.end, code, parts)[mixed]
+    united: Times = found.reshape(count, len(devices)).sum(axis=1)
+    return united
 
 
 def _worked(commands: CommandArrays, rows: slice) -> _Flags:

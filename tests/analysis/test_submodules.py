@@ -48,8 +48,9 @@ def test_numbers_of_a_submodule():
 
 
 def test_device_time_of_calls_beside_each_other_counts_once():
-    """Two branches on two devices, from 0 to 100 and from 60 to 160, then one for 20: the submodule
-    ran for 180, its branches for 120 and 100. The wait of a queue is no work."""
+    """Two branches on one device, the second from 60 to 160 beside the first, then one for 20: the
+    submodule ran for 180. On two devices it ran for 120 and 100, which add up as elapsed times do.
+    The wait of a queue is no work."""
     calls = [
         make_call(0, "t", 0, 100, branch="cond", device="cuda:0"),
         make_call(1, "t", 60, 160, branch="uncond", device="cuda:1"),
@@ -63,13 +64,16 @@ def test_device_time_of_calls_beside_each_other_counts_once():
     ]
     found = asked(make_run(calls, commands))
     assert found.calls["busy_ns"].to_list() == [100, 100, 20]
-    assert found.submodules["busy_ns"].to_list() == [180]
+    assert found.submodules["busy_ns"].to_list() == [120 + 100]
     assert dict(found.branches.select("branch", "busy_ns").iter_rows()) == {
         "cond": 120,
         "uncond": 100,
     }
     some = asked(make_run(calls, commands), Selection(device=("cuda:1",)))
     assert some.submodules["busy_ns"].to_list() == [100]
+    calls[1] = make_call(1, "t", 60, 160, branch="uncond", device="cuda:0")
+    commands[1:3] = [Command(1, "cuda:0", "stream 8", "compute", "a", 60, 100)]
+    assert asked(make_run(calls, commands)).submodules["busy_ns"].to_list() == [180]
 
 
 def test_share_needs_an_end_to_end_time():

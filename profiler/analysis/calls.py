@@ -25,13 +25,13 @@ from profiler.analysis.timeline import calls_on_axis
 from profiler.run.columns import NS, col
 from profiler.run.intervals import Stretches
 from profiler.text import Note, NoteCode, Said, said
-from profiler.trace.events import device_kind
+from profiler.trace.events import RUN_STAGE, device_kind
 
 _BEGIN = col(
     "drawn_ns",
     NS,
-    "begin of its tile, from the start of the run, where the timeline draws it; the host's begin "
-    "if nothing tells when its device worked for it",
+    "start on its device, from the start of the run, where the timeline draws it; the host's start "
+    "if it is not known when its device worked for it",
     label="start",
     importance=3,
 )
@@ -107,6 +107,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         "iteration": (calls["iteration"] >= 0).any(),
         "rank": calls["rank"].n_unique() > 1,
         "span_ns": are_hidden(calls),
+        "stage": (calls["stage"] != RUN_STAGE).any(),
     }
     hidden = renamed(CALLS, "hidden_ns", importance=0 if by_column["span_ns"] else 16)
     shown = [

@@ -72,7 +72,7 @@ DEVICES: tuple[Column, ...] = (
     col("hardware", STRING, "name of the hardware, if the run knows it", True, importance=8),
     col("calls", INT64, "calls placed there", importance=9),
     col("commands", INT64, "commands executed there", adds=Adds("commands")),
-    col("calls_ns", NS, "union of the tiles of calls on it", importance=8),
+    col("calls_ns", NS, "union of the calls on it", importance=8),
     col(
         "busy_ns",
         NS,
@@ -95,7 +95,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "span_ns",
         NS,
-        "from its first command or tile to the end of the last one, minus the profiler's own work",
+        "from its first command or call to the end of the last one, minus the profiler's own work",
         importance=9,
     ),
     col(
@@ -109,8 +109,8 @@ DEVICES: tuple[Column, ...] = (
     col(
         "unrecorded_ns",
         NS,
-        "time in its span in which nothing was recorded although work or the host waited, or a "
-        "drop says so; not idle",
+        "time in its span in which nothing was recorded although work or the host waited, or data "
+        "is missing; not idle",
         label="not recorded in its span",
         importance=7,
         hide_if_zero=True,
@@ -150,7 +150,7 @@ DEVICES: tuple[Column, ...] = (
     col(
         "calls_share",
         SHARE,
-        "share of the end-to-end time in the tiles of calls placed there",
+        "share of the end-to-end time in calls placed there",
         True,
         label="in calls of end to end",
         importance=14,

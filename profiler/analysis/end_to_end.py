@@ -91,7 +91,7 @@ PIPELINES: tuple[Column, ...] = (
     ),
     col("steps", INT64, "its denoising steps", importance=4),
     col("calls", INT64, "its submodule calls", importance=3),
-    column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls' tiles"),
+    column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls"),
     column_of(ON_AXIS, "host_ns", nullable=True),
     _IDLE,
     col(
@@ -113,7 +113,7 @@ PIPELINES: tuple[Column, ...] = (
     col(
         "residual_share",
         SHARE,
-        "(unaccounted_ns and tiles outside of the pipeline call) / elapsed_ns",
+        "(unaccounted_ns and calls outside of the pipeline call) / elapsed_ns",
         True,
         label="unaccounted",
         importance=1,
@@ -131,7 +131,7 @@ STAGES: tuple[Column, ...] = (
     col(
         "elapsed_ns",
         NS,
-        "from the end of the previous stage to the end of its last tile; the stages add up to "
+        "from the end of the previous stage to the end of its last call; the stages add up to "
         "the end-to-end time",
         True,
     ),

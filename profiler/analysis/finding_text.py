@@ -270,6 +270,9 @@ _SHOWN: Mapping[str, Said] = {  # whatever commands are called
     "most gaps": said("max gaps"),
     "least gap share": said("min gap share"),
     "most gap share": said("max gap share"),
+    "drops": said("losses"),
+    "worst in": said("where"),
+    "worst": said("details"),
 }
 
 
@@ -532,13 +535,15 @@ def number(finding: Finding, name: str) -> float:
 def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tuple[str, str]]:
     """Names and values of the evidence as people read them; `noun` is what commands are called.
     What a replay gains is left to `saving` and `gained`, which stand beside the evidence. Long gaps
-    have time and number in one pair: a wait beside them may be mostly in other gaps."""
+    have time and number in one pair: a wait beside them may be mostly in other gaps. If one thing
+    is missing, its number and kinds say nothing new."""
     long_gaps = {"gaps", "gap_ns"} <= finding.evidence.keys()
     nothing = {name for name in _SAVED if is_no_gain(finding, name)}
     nothing |= {"saved_share"} if "saved_ns" in nothing else set()
     elsewhere = {"saved_ns", *_GAINS} if "gain_ns" in finding.evidence else set()
+    one_loss = finding.evidence.get("drops") == 1
     for key, value in finding.evidence.items():
-        if key in nothing | elsewhere:
+        if key in nothing | elsewhere or (key in ("drops", "kinds") and one_loss):
             continue
         if long_gaps and key == "gaps":
             time, gaps = number(finding, "gap_ns"), round(number(finding, "gaps"))
@@ -546,9 +551,10 @@ def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tup
         if long_gaps and key in ("gaps", "gap_ns"):
             continue
         if isinstance(value, (Note, tuple, StrEnum)):
-            yield key.replace("_", " "), value_text(key, value)
+            yield evidence_name(key.replace("_", " "), noun), value_text(key, value)
             continue
         name, text = named_value(key, value)
+        text = text.replace("_", " ") if key == "kinds" else text  # codes, in one text
         whole = isinstance(value, int) and text == str(value)  # and has no unit
         name = evidence_name(name, noun)
         yield name, count(value) if whole and isinstance(value, int) else text

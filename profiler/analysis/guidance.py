@@ -69,7 +69,7 @@ GUIDANCE: tuple[Column, ...] = (
         NS,
         "sum of elapsed_ns that it costs: all of its own calls; for batched calls, what half the "
         "batch would save",
-        label="costs",
+        label="saves",
     ),
     col(
         "busy_ns",
@@ -234,7 +234,7 @@ TABLES = (
         section="guidance",
         columns=GUIDANCE,
         make=_guidance,
-        title="Cost of classifier-free guidance",
+        title="What dropping guidance saves",
         about="[steps.md](steps.md#guidance) has details.",
         reads=("branches", "calls", "submodules"),
     ),
@@ -263,7 +263,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     guidance, again = of.analysis.guidance, of.analysis.redundant_work
     return (
         Part(
-            said("Cost of classifier-free guidance"),
+            said("What dropping guidance saves"),
             table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance, shown=of.rows(10)),
             notes=_estimated(of.analysis),
         ),

@@ -62,7 +62,7 @@ IDLE: tuple[Column, ...] = (
     col(
         "span_ns",
         NS,
-        "from its first command or tile to the end of the last one, minus the profiler's own work",
+        "from its first command or call to the end of the last one, minus the profiler's own work",
         importance=2,
     ),
     col("computing_ns", NS, "union of its commands of category compute or other", importance=8),
@@ -82,16 +82,14 @@ IDLE: tuple[Column, ...] = (
     col(
         "launch_ns",
         NS,
-        "idle in tiles of its calls because the host launched too late, or had nothing more to "
-        "launch",
+        "idle in its calls because the host launched too late, or had nothing more to launch",
         label="launch-bound",
         hide_if_zero=True,
     ),
     col(
         "unknown_cause_ns",
         NS,
-        "idle in tiles of its calls for an unknown reason: the launch that would tell was not "
-        "recorded",
+        "idle in its calls for an unknown reason: the launch that would tell was not recorded",
         label="cause not recorded",
         importance=2,
         hide_if_zero=True,
@@ -108,7 +106,7 @@ IDLE: tuple[Column, ...] = (
     col(
         "queue_ns",
         NS,
-        "idle in tiles of its calls although work was launched in time: it had not begun",
+        "idle in its calls although work was launched in time: it had not begun",
         importance=2,
         hide_if_zero=True,
     ),
@@ -161,12 +159,12 @@ IDLE: tuple[Column, ...] = (
     col(
         "unrecorded_ns",
         NS,
-        "time in which nothing was recorded although work or the host waited, or which a drop "
-        "says is missing",
+        "time in which nothing was recorded although work or the host waited, or which is missing "
+        "from the data",
         label="not recorded in its span",
         hide_if_zero=True,
     ),
-    col("idle_inside_ns", NS, "part of idle_ns within tiles of its calls", importance=DATA_ONLY),
+    col("idle_inside_ns", NS, "part of idle_ns within its calls", importance=DATA_ONLY),
     col(
         "unallocated_ns",
         NS,
@@ -263,7 +261,7 @@ GAPS: tuple[Column, ...] = (
     col(
         "call",
         STEP,
-        "the call in whose tile most of it lies; between calls the next; null for none",
+        "the call in which most of it lies; between calls the next; null for none",
         True,
         importance=12,
     ),

@@ -95,11 +95,11 @@ def _incomplete_trace(found: Finding) -> Words:
         return Words(
             title="Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}",
             caveat="All sums include its time.",
-            recommendation="Read the drops at the top of the report.",
+            recommendation="Read what is missing at the top of the report.",
         )
     recommendation = said(
-        "Read the drops at the top of the report. Copy truncated or missing files again. "
-        "Where events were dropped, record again with fewer pipeline calls, or with the "
+        "Read what is missing at the top of the report. Copy truncated or missing files again. "
+        "If events were dropped, record again with fewer pipeline calls, or with the "
         "operators of fewer calls."
     )
     if found.evidence["worst_kind"] == DropKind.MISSING_RANK:

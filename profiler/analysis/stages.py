@@ -19,11 +19,18 @@ from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roofline import Bound
 from profiler.analysis.steps import step_section_parts
 from profiler.analysis.submodules import BRANCHES, SUBMODULES, are_hidden, hidden_notes
-from profiler.analysis.table_text import renamed, table, with_known_idle, with_known_work
+from profiler.analysis.table_text import (
+    renamed,
+    stage_names,
+    table,
+    with_known_idle,
+    with_known_work,
+)
 from profiler.analysis.timeline import begun
 from profiler.run.columns import Column
 from profiler.run.intervals import Stretches
 from profiler.text import Value, duration, said
+from profiler.trace.events import RUN_STAGE
 
 # --- Rules about submodules as wholes: encoders, prompts, branches.
 
@@ -270,7 +277,9 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 def _shown(columns: tuple[str, ...], rows: pl.DataFrame) -> list[str | Column]:
     """The columns; with `span_ns` if some rows worked only beneath other calls, and then narrow
-    terminals keep `hidden_ns`."""
+    terminals keep `hidden_ns`; without stages if the run has none."""
+    if "stage" in rows.columns and (rows["stage"] == RUN_STAGE).all():
+        columns = tuple(name for name in columns if name != "stage")
     if not are_hidden(rows):
         return [name for name in columns if name != "span_ns"]
     stays = {"hidden_ns": renamed(SUBMODULES, "hidden_ns", importance=0)}
@@ -346,6 +355,7 @@ def _stages(analysis: Analysis) -> Iterator[Part]:
 def _stage_table(analysis: Analysis) -> TableView | None:
     """The stages, and below them what is left of the end-to-end time."""
     account, found = analysis.accounting, analysis.stages
+    found = found.with_columns(pl.col("stage").replace(stage_names(found["stage"])))
     totals = None
     if account.possible and account.end_to_end_ns:
         sums = {name: [None, _sum(found[name])] for name in ("calls", *_SUMMED)}

@@ -40,7 +40,7 @@ CACHED_CALLS: tuple[Column, ...] = (
         "threshold; null for other caches, and if there was nothing to compare it with",
         True,
     ),
-    col("elapsed_ns", NS, "how long the call took: its tile"),
+    col("elapsed_ns", NS, "how long the call took on its device"),
     col("skipped", STRING, "paths of the parts that were skipped", True, importance=3),
 )
 

@@ -69,11 +69,11 @@ class OutlierRule(NoteCode):
 STEPS: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
     column_of(ON_AXIS, "step"),
-    col("start_ns", NS, "begin of its first call's tile", importance=4),
+    col("start_ns", NS, "start of its first call", importance=4),
     col(
         "elapsed_ns",
         NS,
-        "from there to the end of its last call's tile, minus time that was not recorded",
+        "from there to the end of its last call, minus time that was not recorded",
     ),
     col(
         "between_ns",
@@ -125,7 +125,7 @@ STEPS: tuple[Column, ...] = (
     col(
         "span_ns",
         NS,
-        "from the begin of its first call's tile or work to the end of the last",
+        "from the start of its first call or work to the end of the last",
         label="begin to end",
         importance=16,
     ),
@@ -562,9 +562,9 @@ def _durations(analysis: Analysis) -> Part:
     if kinds := by_cache(summary):
         lead = joined(" ", [lead, said("With a step cache: {kinds}.", kinds=kinds)])
     rule = said(
-        "A step lasts from the first to the last tile of its calls; {measured_by} define the "
-        "steps. The median is that of steady steps, in which no submodule is called for the first "
-        "time or compiles, of all if fewer than two are. An outlier is {rule}.",
+        "A step lasts from the start of its first call to the end of its last; {measured_by} "
+        "define the steps. The median is that of steady steps, in which no submodule is called for "
+        "the first time or compiles, of all if fewer than two are. An outlier is {rule}.",
         measured_by=label(summary.measured_by),
         rule=worded_note(summary.rule),
     )

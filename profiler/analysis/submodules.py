@@ -59,7 +59,7 @@ def _sum(name: str, **changes: Any) -> Column:
 SPAN = col(
     "span_ns",
     NS,
-    "from the begin of its first work, or of its tile, to the end of its last, also beneath other "
+    "from the start of its first work, or its own, to the end of its last, also beneath other "
     "calls; its host range if nothing is known of its work",
     label="begin to end",
     importance=16,
@@ -83,7 +83,7 @@ SUBMODULES: tuple[Column, ...] = (
         "other calls",
     ),
     col("max_ns", NS, "longest steady call", label="longest", importance=2),
-    col("share", SHARE, "union of its calls' tiles / end-to-end time", True),
+    col("share", SHARE, "union of its calls / end-to-end time", True),
     col("commands", INT64, "commands of its calls", importance=4, adds=Adds("commands")),
     col("operators", INT64, "different operators that devices ran in its calls", importance=15),
     column_of(

@@ -41,6 +41,7 @@ from profiler.text import (
     said,
     size,
 )
+from profiler.trace.events import RUN_STAGE
 from profiler.trace.manifest import RunInfo
 
 # --- Words of the module tree: closed sets.
@@ -460,8 +461,16 @@ def value_text(name: str, value: Value, units: _Units = _OF_UNIT) -> str:
 # --- What a node of the module tree is called: `24 × JointTransformerBlock` of equal blocks.
 
 
+def stage_names(stages: Iterable[str]) -> dict[str, str]:
+    """Return what reports call the stage of calls that have none: the whole run, if no call has."""
+    only = {*stages} == {RUN_STAGE}
+    return {RUN_STAGE: said("whole run") if only else said("no stage")}
+
+
 def labelled(tree: pl.DataFrame) -> pl.DataFrame:
     """The tree with a column `label`."""
+    stages = pl.col("kind") == Node.STAGE
+    names = stage_names(tree.filter(stages)["name"])
     several = (pl.col("count") > 1) & (pl.col("kind") == Node.MODULE)
     blocks = several & pl.col("name").str.contains(r"[*\]]$")
     text = (
@@ -471,6 +480,8 @@ def labelled(tree: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit(str(label(Node.UNTRACED))))
         .when((pl.col("name") == "") & (pl.col("kind") == Node.RUN))
         .then(pl.lit(str(label(Node.RUN))))
+        .when(stages)
+        .then(pl.col("name").replace(names))
         .otherwise("name")
     )
     return tree.with_columns(label=text)

@@ -37,11 +37,11 @@ from profiler.trace.events import CPU_DEVICE, NO_CALL, NO_ITERATION, NO_PIPELINE
 ON_AXIS: tuple[Column, ...] = (
     col("pipeline", INT32, "number of the pipeline call in the run, from 0", label="pipeline call"),
     col("step", STEP, "denoising step from the scheduler"),
-    col("calls_ns", NS, "union of the tiles inside", label="in calls"),
+    col("calls_ns", NS, "union of the calls inside", label="in calls"),
     col(
         "host_ns",
         NS,
-        "time outside of tiles in which the host worked, without its waits for devices",
+        "time outside of calls in which the host worked, without its waits for devices",
         label="host work",
         hide_if_zero=True,
     ),

@@ -276,8 +276,8 @@ _PLACE: tuple[Column, ...] = (
 TIMED_CALLS: tuple[Column, ...] = (
     *_PLACE,
     col("device", STRING, "where it executes"),
-    col("start_ns", NS, "when its tile starts, from the start of the pipeline call"),
-    col("elapsed_ns", NS, "how long its tile is"),
+    col("start_ns", NS, "when it starts, from the start of the pipeline call"),
+    col("elapsed_ns", NS, "how long it takes"),
 )
 
 STRETCHES: tuple[Column, ...] = (

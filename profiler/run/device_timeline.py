@@ -34,13 +34,14 @@ from profiler.trace.manifest_fields import EMPTY_NS, HealthAction, HealthNote, H
 
 TILES: tuple[Column, ...] = (
     col("call", INT32, "number of the call in its run"),
-    col("tile_device", STRING, "the device that its tile is of: most of its work ran"),
-    col("begin_ns", NS, "begin of its tile, on the run's clock", importance=DATA_ONLY),
-    col("end_ns", NS, "end of its tile", importance=DATA_ONLY),
+    col("tile_device", STRING, "the device on which most of its work ran"),
+    col("begin_ns", NS, "start on the device, on the run's clock", importance=DATA_ONLY),
+    col("end_ns", NS, "end on the device", importance=DATA_ONLY),
     col(
         "elapsed_ns",
         NS,
-        "what it adds to the end-to-end time: length of its tile minus unrecorded_ns",
+        "what it adds to the end-to-end time: from its start to its end on the device, minus "
+        "unrecorded_ns",
     ),
     col(
         "busy_ns",
@@ -53,7 +54,7 @@ TILES: tuple[Column, ...] = (
     col(
         "idle_inside_ns",
         NS,
-        "time in its tile in which nothing ran on the device",
+        "part of elapsed_ns in which nothing ran on the device",
         label="idle inside",
         importance=13,
     ),
@@ -76,7 +77,7 @@ TILES: tuple[Column, ...] = (
     col(
         "hidden_ns",
         NS,
-        "part of busy_ns outside of its tile, hidden beneath other calls",
+        "part of busy_ns outside of its elapsed time, hidden beneath other calls",
         label="hidden",
         importance=16,
         hide_if_zero=True,
@@ -84,7 +85,7 @@ TILES: tuple[Column, ...] = (
     col(
         "unrecorded_ns",
         NS,
-        "time in its tile in which work waited but nothing was recorded; in no other column",
+        "time of the call in which work waited but nothing was recorded; in no other column",
         label="not recorded",
         importance=11,
         hide_if_zero=True,

@@ -15,6 +15,7 @@ from profiler.tools.sources import load
 from profiler.trace.events import ROLES
 from tests.analysis.asked import asked
 from tests.corpus import CORPUS, needs_corpus
+from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, make_span
 
 _OTHERS = "work of other calls"
@@ -175,3 +176,18 @@ def test_what_is_in_no_node_is_no_waiting_if_nobody_knows_when_nodes_ran():
     sums = dict(activity.group_by("what").agg(pl.col("elapsed_ns").sum()).iter_rows())
     assert set(sums) == {"work", "no_operator"}
     assert sums["no_operator"] / 1e6 == pytest.approx(31.910 - 4.857, abs=0.01)
+
+
+def test_a_run_without_stages_is_one_whole():
+    """Tables, chart and module tree call it so; calls and submodules have no column for it."""
+    calls = [make_call(0, "t", 0, 400, device="cuda:0", stage="run")]
+    spans = [make_span("pipeline", "p", 0, 500), make_span("stage", "run", 0, 500)]
+    analysis = asked(make_run(calls, [kernel(0, 100, 400)], spans))
+    sections = report_of(analysis).sections
+    tables = (part.table for section in sections for part in section.parts)
+    views = {one.key: one for one in tables if one is not None}
+    assert str(views["stages"].frame["stage"][0]) == "whole run"
+    assert draw(stages_figure(analysis), "light")["layout"]["yaxis"]["ticktext"] == ["whole run"]
+    assert str(views["module_tree"].frame["label"][1]) == "whole run"
+    for key in ("calls", "submodules"):
+        assert "stage" not in [column.name for column in views[key].columns]

@@ -32,7 +32,7 @@ def test_parts_that_change():
 
 def test_guidance_says_what_is_estimated():
     """What half the batch would save."""
-    lines = part_lines(_text(tiny_run()), "Cost of classifier-free guidance")
+    lines = part_lines(_text(tiny_run()), "What dropping guidance saves")
     (row,) = [line for line in lines if line.startswith("classifier-free guidance transformer")]
     assert row.startswith("classifier-free guidance transformer batched 2 43")
     assert " yes" in row
@@ -47,7 +47,7 @@ def test_half_a_batch_of_a_launch_bound_submodule_is_no_promise():
         bound = pl.col("elapsed_ns") * percent // 100
         submodules = analysis.submodules.with_columns(launch_bound_ns=bound)
         changed = replace(analysis, frames={**analysis.frames, "submodules": submodules})
-        lines = part_lines(printed(changed, 160), "Cost of classifier-free guidance")
+        lines = part_lines(printed(changed, 160), "What dropping guidance saves")
         said[percent] = " ".join(lines)
     assert "is launch-bound" not in said[5]
     assert "40 % of transformer is launch-bound: half the batch takes as many" in said[40]
@@ -97,4 +97,4 @@ def test_nothing_found_nothing_said():
     keys = [section.key for section in report_of(analyze(make_run())).sections]
     assert not {"memory", "guidance", "roofline"} & set(keys)
     assert _AGAIN not in _text(tiny_run(), top=0)
-    assert "Cost of classifier-free guidance" not in _text(tiny_run(), top=0)
+    assert "What dropping guidance saves" not in _text(tiny_run(), top=0)

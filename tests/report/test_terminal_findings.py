@@ -109,3 +109,19 @@ def test_section_follows_the_time():
     places = [text.index(name) for name in ("\nFindings", "\nStages and steps", "\nDevices")]
     assert places == sorted(places)
     assert len(rules()) > 12
+
+
+def test_what_is_missing_is_said_in_words():
+    """Of one loss, the number and the kinds say nothing new; of several, kinds are words."""
+    lost = Drop(DropKind.MISSING_RANK, "job", 126, "ranks", why("2 of 128 were given"))
+    cut = Drop(DropKind.TRUNCATED_FILE, "a.pb", 2, "events", why("cut"))
+    texts = []
+    for drops in ((lost,), (lost, cut)):
+        (found,) = [
+            each
+            for each in analyze(tiny_run(drops=drops)).findings
+            if each.rule == "incomplete_trace"
+        ]
+        texts.append(evidence_text(found).replace("\N{NO-BREAK SPACE}", " "))
+    assert texts[0].startswith("worst kind missing rank, where job, details 2 of 128 were given")
+    assert texts[1].startswith("losses 2, kinds missing rank, truncated file, worst kind")

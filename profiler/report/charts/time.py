@@ -25,7 +25,7 @@ from profiler.analysis.document import (
     submodule_colours,
 )
 from profiler.analysis.result import Accounting
-from profiler.analysis.table_text import labels, path_by_part
+from profiler.analysis.table_text import labels, path_by_part, stage_names
 from profiler.report.charts.style import (
     FRAMED,
     HOVER,
@@ -508,6 +508,7 @@ def stages(
     colours = {**submodule_colours(part.submodule for part in account.submodules), **_FIXED}
     of_stage = {row["stage"]: _stage_parts(calls, row) for row in rows}
     present = dict.fromkeys(name for parts in of_stage.values() for name in parts)
+    names = stage_names(of_stage)
     ordered = sorted(present, key=lambda name: [*_FIXED].index(name) if name in _FIXED else -1)
     totals = {stage: sum(parts.values()) for stage, parts in of_stage.items()}
     unit = unit_for(max(totals.values(), default=0))
@@ -515,7 +516,12 @@ def stages(
     for name in ordered:
         values = {stage: parts[name] for stage, parts in of_stage.items() if name in parts}
         texts = [
-            said("{name} in {stage}: {time}", name=name, stage=stage, time=duration(ns))
+            said(
+                "{name} in {stage}: {time}",
+                name=name,
+                stage=names.get(stage, stage),
+                time=duration(ns),
+            )
             for stage, ns in values.items()
         ]
         trace = bars(name, values, unit, colours[name].on(theme), texts, theme)
@@ -531,7 +537,10 @@ def _divided_stages(
 ) -> Chart:
     """Draw one bar per stage: `activity`, divided by the number of devices."""
     totals = {row["stage"]: row["elapsed_ns"] for row in rows}
-    bars_of = [Bar(stage, stage, ns, {"stage": stage}) for stage, ns in totals.items()]
+    names = stage_names(totals)
+    bars_of = [
+        Bar(stage, names.get(stage, stage), ns, {"stage": stage}) for stage, ns in totals.items()
+    ]
     keyed = activity.with_columns(pl.col("elapsed_ns") / devices, key=pl.col("stage"))
     unit = unit_for(max(totals.values(), default=0))
     made = _stages_layout(rows, totals, theme)
@@ -550,6 +559,9 @@ def _stages_layout(rows: list[dict[str, Any]], totals: Mapping[str, int], theme:
         for stage, total in totals.items()
     }
     made = bars_layout(theme, [*totals], max(totals.values(), default=0))
+    names = stage_names(totals)
+    labels = [escaped(names.get(stage, stage)) for stage in totals]
+    made["yaxis"] |= {"tickvals": [*map(escaped, totals)], "ticktext": labels}
     made["annotations"] = end_labels(totals, unit, notes)
     return made
 

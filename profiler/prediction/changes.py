@@ -22,6 +22,7 @@ from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.errors import InputError
 from profiler.prediction.pieces import APPLY_GUIDANCE, TOKENIZER, Piece, PipelinePieces
 from profiler.prediction.scenario import (
+    PRECISIONS,
     Assumption,
     ImageSize,
     Scenario,
@@ -206,6 +207,8 @@ def _precision_estimates(
                 code = Assumption.PRECISION_ON_DEVICE
             found.assumes.append(_estimate_note(code, name, ratio, dtype=dtype, device=device))
             found.unknown.extend(_unknown_work(name, ratio))
+    if found.assumes and dtype.startswith(PRECISIONS["fp8"]):
+        found.assumes.append(Note.of(Assumption.PRODUCTS_ALONE, dtype=dtype))
     return found
 
 

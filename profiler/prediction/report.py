@@ -455,6 +455,8 @@ SENTENCES: Sentences = {
         Assumption.SAME_PRECISION: "{submodule} computes in {dtype} already",
         Assumption.PRECISION_BY_RATES: "{submodule} takes {share} ({low_share} to {high_share}) of "
         "its time at {dtype}, by the rates of {device}; kernels of that type may reach less",
+        Assumption.PRODUCTS_ALONE: "only products and convolutions run in {dtype}: attention, "
+        "norms and all else would need kernels of their own",
         Assumption.SHARE_OF_STEPS: "some calls do not happen in all of {steps} steps "
         "({submodules}): of fewer or more steps the same share has them",
         Assumption.STEPS_OF: "{submodule} in {steps}",

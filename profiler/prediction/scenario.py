@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.flop_shapes import Family, Tensor
 from profiler.analysis.flops import CallCosts, KindCost, Ratio, Scaled, work_of
+from profiler.analysis.role_kernel_names import Sort, operation_of
 from profiler.errors import InputError
 from profiler.prediction.workload import ORDERS, Order, Tokens, Workload, token_counts
 from profiler.text import NoteCode
@@ -42,6 +43,7 @@ class Assumption(NoteCode):
     ANOTHER_SIZE = "another_size"
     SAME_PRECISION = "same_precision"
     PRECISION_BY_RATES = "precision_by_rates"
+    PRODUCTS_ALONE = "products_alone"
     SHARE_OF_STEPS = "share_of_steps"  # submodules: notes STEPS_OF
     STEPS_OF = "steps_of"
     SHARES_MULTIPLY = "shares_multiply"  # submodules: notes SHARE_OF_ALL, SHARE_OF_BATCHED
@@ -209,6 +211,7 @@ PRECISIONS = {
 }
 # The types that "float8" may mean: the first of these in the device's profile.
 _FLOAT8 = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
+_IN_FLOAT8 = (Sort.MATMUL, Sort.CONVOLUTION, Sort.UNKNOWN)  # the rest needs kernels of its own
 _ON_GPU = ("float32", "bfloat16", "float16")
 # The types that benchmark-device measures, by kind of device.
 _MEASURED = {"cpu": ("float32",), "cuda": _ON_GPU, "rocm": _ON_GPU}
@@ -236,7 +239,8 @@ def main_type(costs: CallCosts) -> str | None:
 
 
 def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: float) -> Ratio:
-    """The ratio of time in type `dtype` to time in the calls' own type.
+    """The ratio of time in type `dtype` to time in the calls' own type. In 8 bits products alone
+    run: attention and norms stay in that type.
 
     Raises InputError if the device's profile does not have the rates of both types.
     """
@@ -259,6 +263,8 @@ def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: floa
     width = _width(dtype) / _width(now)
 
     def scale(kind: KindCost) -> Scaled:
+        if dtype in _FLOAT8 and operation_of(kind.op_type or "").sort not in _IN_FLOAT8:
+            return Scaled(1.0, 1.0)
         if kind.work is None:
             return Scaled(width, 1.0, known=False, least=min(width, 1.0))
         if kind.work.dtype != now:

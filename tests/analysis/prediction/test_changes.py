@@ -279,12 +279,17 @@ def test_precision_without_rates_is_refused():
 
 @pytest.mark.parametrize("name", ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2"])
 def test_fp8_is_the_type_of_eight_bits_that_the_device_has(name):
-    """Four times the rate, a quarter of the bytes."""
-    run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
+    """Four times the rate, a quarter of the bytes: of products; attention stays as it is."""
     profile = dataclasses.replace(_PROFILE, peak_flops={"float32": 1e12, name: 4e12})
-    found = _predict(run, (profile,), precision="fp8")
+    shapes = {"mlp": "float[2,4096,64] float[64,64] -> float[2,4096,64]"}
+    found = _predict(_shaped(_batched("MatMul"), shapes), (profile,), precision="fp8")
     call = 200 + 10 + 1 + 789 / 4
     assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+    assert Note.of(Assumption.PRODUCTS_ALONE, dtype="float8") in found.assumes
+    attention = {"mlp": "float[2,8,4096,64] float[2,8,4096,64] float[2,8,4096,64]"}
+    op = "aten::scaled_dot_product_attention"
+    found = _predict(_shaped(_batched(op), attention), (profile,), precision="fp8")
+    assert _parts(found.submodules)["transformer"] == (3000, 3000)
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,7 @@ def _copied(analysis: Analysis) -> Iterator[Fact]:
 
 
 _DEVICES = 12  # that are named
+_MEASURED_AS = ("runtime", "precision")  # settings of a table of measurements (AI Hub)
 
 
 def summary_of(of: ReportInput) -> Summary:
@@ -260,14 +261,16 @@ def summary_of(of: ReportInput) -> Summary:
 
 
 def _subject(analysis: Analysis) -> tuple[str, ...]:
-    """Model, pipeline, devices, time and name of the run, as far as they are known."""
+    """Model, pipeline, devices, runtime and precision, time and name of the run, as far as they are
+    known."""
     run = analysis.run
     started = run.started.replace("T", " ").replace("+00:00", " UTC")
     names = [*run.devices] or analysis.devices["device"].to_list()
     devices = joined(", ", (_device(name, run.devices.get(name)) for name in names[:_DEVICES]))
     if len(names) > _DEVICES:
         devices = said("{devices} and {more} more", devices=devices, more=len(names) - _DEVICES)
-    parts = (run.model, run.pipeline, devices, started, run.run_id)
+    measured = [str(run.settings.get(name) or "") for name in _MEASURED_AS]
+    parts = (run.model, run.pipeline, devices, *measured, started, run.run_id)
     return tuple(part for part in parts if part)
 
 

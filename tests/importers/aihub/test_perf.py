@@ -69,11 +69,13 @@ def as_yaml(value, indent=0):
 
 
 def test_the_first_lines_tell_components_apart(tmp_path, cli):
-    """All of them are called the same: the table of the costliest says which is which."""
+    """All of them are called the same: the table of the costliest says which is which; above it
+    stand the device, runtime and precision that were measured."""
     path = tmp_path / "sd.perf.yaml"
     path.write_text(as_yaml(document()))
     code, out, err = cli("analyze", path, "--no-html", "--import", "device=Phone")
     assert code == 0, err
+    assert "gpu:0 (Phone) · tflite · w8a16 · sd" in out
     costliest = out[out.index("Costliest op types") :]
     assert "Inference  unet" in costliest
     assert "Inference  text_encoder" in costliest

@@ -236,7 +236,8 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.HOST_ONLY: _Sentence(
         "No GPU work",
         "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
-        "Record with ProfilerActivity.CUDA; CUPTI and roctracer need permission",
+        "Record kernels (ProfilerActivity.CUDA, nsys --trace=cuda, rocprofv3 --kernel-trace); "
+        "CUPTI and roctracer need permission",
         {
             HealthAction.SET_ASIDE: "no kernel has a time that can be: these are times of the host "
             "that launches"
@@ -593,6 +594,15 @@ def worst_damage(notes: tuple[HealthNote, ...]) -> HealthNote | None:
 def is_host_only(notes: tuple[HealthNote, ...]) -> bool:
     """Whether work was launched on a device and none of it recorded."""
     return any(note.rule in (HealthRule.HOST_ONLY, HealthRule.HOST_TIMES) for note in notes)
+
+
+def launches_alone(notes: tuple[HealthNote, ...]) -> str | None:
+    """Which launches were recorded, if no work was; None if some was, or none of its times can
+    be."""
+    for note in notes:
+        if note.rule is HealthRule.HOST_ONLY and note.action is HealthAction.NOTED:
+            return filled(said("{launches} on {hardware}, no kernel recorded"), _values(note))
+    return None
 
 
 def lacks_work(notes: tuple[HealthNote, ...]) -> bool:

@@ -28,6 +28,7 @@ from profiler.analysis.health import (
     is_damaged,
     is_host_only,
     lacks_work,
+    launches_alone,
     notes_of,
 )
 from profiler.analysis.ranks import FEWEST_COLLECTIVES, slowest_rank
@@ -92,7 +93,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         passed = said("at least {time}", time=passed)
     what = said("{time} for {what}", what=_what(analysis), time=passed)
     if is_host_only(info.health):
-        what = said("no GPU work recorded, times of the host: {what}", what=what)
+        alone = launches_alone(info.health) or said("no GPU work recorded")
+        what = said("{alone}, times of the host: {what}", alone=alone, what=what)
     elif is_damaged(notes_of(info)):
         what = said("damaged recording: {what}", what=what)
     if only_captures(analysis):

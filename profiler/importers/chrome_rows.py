@@ -25,7 +25,7 @@ from profiler.importers.importer import content_of
 from profiler.kineto import BYTE_ORDER_MARK
 from profiler.kineto.arguments import Args, Arguments
 from profiler.kineto.events import LATEST_NS, Events
-from profiler.kineto.json_text import WRONG, DamagedText
+from profiler.kineto.json_text import WRONG, DamagedText, refuse_several_lists
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import Header, KinetoTrace, readable
 from profiler.trace.columns import Int32s
@@ -128,6 +128,7 @@ def read_events(
     try:
         if text.lstrip()[:1] == b"[":
             return decoder_of(list[event]).decode(text), ()  # type: ignore[valid-type]
+        refuse_several_lists(text)
         return decoder_of(file).decode(text).traceEvents, ()
     except WRONG:
         pass
@@ -152,11 +153,11 @@ def kineto_trace(
     `devices` has the device names of processes, `threads` the names of threads."""
     times = np.array([(row.start_ns, row.duration_ns) for row in rows], dtype=np.int64)
     start, duration = times.reshape(-1, 2).T
-    timed = (start != _NO_TIME) & (duration != _NO_TIME)
-    kept = [row for row, has_time in zip(rows, timed.tolist(), strict=True) if has_time]
-    name, names = _codes(kept, lambda row: row.name)
-    category, categories = _codes(kept, lambda row: row.cat)
-    thread, of_threads = _codes(kept, lambda row: (row.pid, row.tid))
+    ended = np.array([bool(bytes(row.dur)) for row in rows], dtype=np.bool_)
+    timed = (start != _NO_TIME) & (duration != _NO_TIME) & ended
+    name, names = _codes(rows, lambda row: row.name)
+    category, categories = _codes(rows, lambda row: row.cat)
+    thread, of_threads = _codes(rows, lambda row: (row.pid, row.tid))
     events = Events(
         tuple(names),
         tuple(categories),
@@ -164,28 +165,27 @@ def kineto_trace(
         name,
         category,
         thread,
-        Arguments.of(row.args for row in kept),
+        Arguments.of(row.args for row in rows),
     )
-    start_ns, duration_ns = start[timed].copy(), duration[timed].copy()
-    ended = np.array([bool(bytes(row.dur)) for row in kept], dtype=np.bool_)
     return KinetoTrace(
         where=str(path),
         header=header or Header([]),
         events=events,
-        start_ns=start_ns,
-        duration_ns=duration_ns,
+        start_ns=np.maximum(start, 0),
+        duration_ns=np.maximum(duration, 0),
         thread=thread,
         threads=events.threads,
         thread_names=dict(threads),
         device_names=dict(devices),
         rows={
-            one: np.flatnonzero((category == code) & ended).astype(np.int64)
+            one: np.flatnonzero((category == code) & timed).astype(np.int64)
             for code, one in enumerate(categories)
         },
         memory=[],
         memory_ns=np.zeros(0, dtype=np.int64),
-        dropped=len(rows) - len(kept),
-        unfinished=np.flatnonzero(~ended).astype(np.int64),
+        untimed=np.flatnonzero(start == _NO_TIME),
+        unfinished=np.flatnonzero(~ended),
+        negative=np.flatnonzero(duration == _NO_TIME),
         health=tuple(health),
     )
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from profiler.importers.importer import SQLITE, Importer, Option, first_line, head_of, reader
+from profiler.kineto import is_unitrace
 
 _PACKAGE = "profiler.importers"
 
@@ -511,18 +512,13 @@ TRITON = Importer(
 _UNITRACE_ACCEPTS = (
     "a trace of Intel's unitrace (JSON of --chrome-kernel-logging and --chrome-call-logging)"
 )
-_UNITRACE_PROCESS = re.compile(rb'"name"\s*:\s*"(?:HOST|DEVICE)<')
-
-
-def _is_unitrace(_path: Path, head: bytes) -> bool:
-    return b'"traceEvents"' in head and _UNITRACE_PROCESS.search(head) is not None
 
 
 UNITRACE = Importer(
     name="unitrace",
     title="unitrace",
     accepts=_UNITRACE_ACCEPTS,
-    recognises=_is_unitrace,
+    recognises=lambda _, head: is_unitrace(head),
     read=reader(_PACKAGE, _UNITRACE_ACCEPTS, reads="unitrace:read_run"),
     capabilities=frozenset({"timeline", "launches", "bytes"}),
     seen="by its documentation alone",

@@ -25,7 +25,7 @@ from profiler.importers.tensorrt import engine_op_type
 from profiler.kineto.events import Ranges
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
-from profiler.trace.runtime_calls import NO_END, last_begun
+from profiler.trace.runtime_calls import LAUNCH, NO_END, last_begun
 
 # --- What devices did and what the host asked of them: n rows each, int64 [n] in ns of the file.
 #
@@ -73,6 +73,11 @@ class _Timed:
             return self
         return replace(self, **{name: one[rows] for name, one in self.columns().items()})
 
+    def first_ns(self) -> int:
+        """The earliest start; 0 if no row has one."""
+        begun = self.start[self.start != NO_TIME]
+        return int(begun.min()) if len(begun) else 0
+
     def timed(self) -> Self:
         """The rows with valid times: a start, and an end that is not before it."""
         return self.select(in_time(self.start, self.end))
@@ -106,6 +111,11 @@ class Api(_Timed):
 
     thread: Int64s
     waits: Bools
+
+
+def may_be_host_only(work: Work, api: Api) -> bool:
+    """Whether kernels were launched and no work was recorded."""
+    return not len(work) and any(map(LAUNCH.match, api.names))
 
 
 def in_time(start: Int64s, end: Int64s) -> Bools:

@@ -27,6 +27,7 @@ from profiler.importers.foreign_run import (
 )
 from profiler.importers.gpu_calls import (
     KINDS,
+    NO_TIME,
     OPEN,
     Api,
     Bools,
@@ -313,17 +314,20 @@ class Recorded:
     lost_dispatches: tuple[int, int] = (0, 0)
 
     def timed(self, where: str) -> Recorded:
-        """The content with valid times; the rest becomes a drop. Work without an end, or with an
-        end before its start, stays, so that the check of the recording can count and reject it."""
+        """The content with valid times; the rest becomes a drop. Work without a start or an end, or
+        with an end before its start, stays, so that the check of the recording can count and reject
+        it."""
         start, end = self.work.start, self.work.end
         odd = (end == NO_END) | ((end >= 0) & in_time(end, end))
         inside = in_time(start, end) | (odd & in_time(start, start))
-        work = self.work.select(inside)
+        work = self.work
+        if not inside.all():
+            start, end = (np.where(inside, times, NO_TIME) for times in (start, end))
+            work = replace(work, start=start, end=end)
         api = self.api.timed()
         lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME
         drops = (
             *self.drops,
-            *drops_of(lost, len(self.work) - len(work), "commands", reason, where),
             *drops_of(lost, len(self.api) - len(api), "events", reason, where),
             *drops_of(
                 DropKind.UNCLOSED_SLICE, self.marks.unclosed, "events", DropReason.NO_END, where
@@ -353,7 +357,8 @@ class Recorded:
 class Machine:
     """The machine and its clock: `base_ns` is added to the files' times to get those of `clock`;
     `placed` has the device of each piece of work. `counters` are already on the run's clock.
-    `elsewhere` is how much work names another device than it is listed under, by both."""
+    `elsewhere` is how much work names another device than it is listed under, by both. `hardware`
+    names the GPUs, for a recording without work."""
 
     base_ns: int
     clock: ClockName | None
@@ -362,11 +367,12 @@ class Machine:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     counters: tuple[Counter, ...] = ()
     elsewhere: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
+    hardware: str = ""
 
 
-def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Checked]:
+def _checked(recorded: Recorded, machine: Machine) -> tuple[Recorded, Devices, Checked]:
     """Return the recording with corrected times and without impossible rows."""
-    work, api = recorded.work, recorded.api
+    work, api, placed = recorded.work, recorded.api, machine.placed
     pids = np.union1d(np.unique(api.pid), np.unique(work.pid))
     pids = pids[pids != UNKNOWN]
     process = [
@@ -391,7 +397,7 @@ def _checked(recorded: Recorded, placed: Devices) -> tuple[Recorded, Devices, Ch
         kernels=work.names,
     )
     calls = (api.names, api.name, api.start, api.end, process[1], api.thread, api.correlation)
-    found = check(rows, *host_calls(*calls))
+    found = check(rows, *host_calls(*calls), machine.hardware)
     if found.changed:
         work = replace(work, start=found.start, end=found.end).select(found.kept)
         if found.process is not None:
@@ -431,9 +437,9 @@ def _graphs(api: Api, launch: Int64s) -> Graphs | None:
 
 
 def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
-    """Fill `run` and return it. `recorded` has valid times, contains work if there is a device, and
-    is shifted in place."""
-    recorded, placed, checked = _checked(recorded, machine.placed)
+    """Fill `run` and return it. `recorded` has valid times, contains work or launches of it if
+    there is a device, and is shifted in place."""
+    recorded, placed, checked = _checked(recorded, machine)
     if machine.placed.names and not len(recorded.work):
         raise InputError(
             f"{run.source} holds no kernel and no copy with a time that can be: its clock or "

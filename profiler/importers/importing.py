@@ -189,11 +189,12 @@ def _names_of_options(importer: Importer) -> set[str]:
 
 def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
     """The importer for a folder: `whole`, which recognises it, unless it contains other importers'
-    files, too."""
+    files, too, or a file instead of a trace, which must be named."""
     from profiler.importers.mixed import contents_of
 
-    there = contents_of(folder, importers()).files
-    if whole is not None and there.keys() <= {whole.name}:
+    contents = contents_of(folder, importers())
+    there = contents.files
+    if whole is not None and there.keys() <= {whole.name} and not contents.is_missing:
         together = getattr(whole, "together", None)  # older packages' importers lack it
         if together is None or len(together(there.get(whole.name, ()))) < 2:
             return whole

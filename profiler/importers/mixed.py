@@ -83,11 +83,12 @@ _CAPTURES = "capture_traces"  # captures of replayed graphs, read with the trace
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The files in a folder: those of each importer, by its name, and those that none
-    recognizes."""
+    """The files in a folder: those of each importer, by its name, and those that none recognizes.
+    A trace `is_missing` if such a file is there instead of one, by its name."""
 
     files: dict[str, tuple[Path, ...]]
     left_out: tuple[LeftOut, ...]
+    is_missing: bool
 
 
 def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
@@ -95,6 +96,7 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
     recognizes each."""
     found: dict[str, list[Path]] = {}
     others: dict[Path, str] = {}
+    stand_ins: set[str] = set()
     there = _files(folder)
     for path in there[:_LOOKED_AT]:
         try:
@@ -104,6 +106,7 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
             continue
         if refusal := refusal_of(path, head):
             others[path] = refusal.what
+            stand_ins |= {path.suffix} if refusal.stands_in else set()
         elif importer := next((one for one in importers if recognised_by(path, head, one)), None):
             found.setdefault(importer.name, []).append(path)
         else:
@@ -124,7 +127,9 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
         name = plain_text(str(more[0].relative_to(folder)))
         named = f"{name} and {len(more) - 1} more" if len(more) > 1 else name
         left_out.insert(0, LeftOut(file=named, what=f"beyond the first {_LOOKED_AT} files"))
-    return Contents({name: tuple(files) for name, files in found.items()}, tuple(left_out))
+    is_missing = any(path.suffix in stand_ins for files in found.values() for path in files)
+    files = {name: tuple(files) for name, files in found.items()}
+    return Contents(files, tuple(left_out), is_missing)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -34,6 +34,7 @@ from profiler.importers.gpu_calls import (
     asked_for,
     in_time,
     keys_of,
+    may_be_host_only,
     process_of,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
@@ -149,7 +150,7 @@ def read_machine(database: SqliteFile, work: Work, api: Api, contexts: _Contexts
     begins = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     begun = next((one for (one,) in begins if type(one) is int and 0 < one < LATEST), None)
     begun = 0 if versions.get(_NORMALIZED) == "true" else begun
-    first = min(int(part.start.min()) for part in (work, api) if len(part))
+    first = min(part.first_ns() for part in (work, api) if len(part))
     utc = begun is not None and first + begun >= 0
     base = begun if begun is not None and utc else max(-first, 0)
     known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
@@ -168,6 +169,7 @@ def read_machine(database: SqliteFile, work: Work, api: Api, contexts: _Contexts
         devices=_devices(database, placed.names),
         counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),
         elsewhere=_elsewhere(contexts, gpus),
+        hardware=_hardware(database),
         versions={
             name: versions[key][:_SHORT] for key, name in _VERSIONS.items() if versions.get(key)
         },
@@ -177,14 +179,18 @@ def read_machine(database: SqliteFile, work: Work, api: Api, contexts: _Contexts
 def _elsewhere(
     contexts: _Contexts, gpus: Mapping[tuple[int, int], int]
 ) -> Mapping[tuple[str, str], int]:
-    """How much work names another device than most of its context does, by both. A context is of
-    one device."""
+    """How much work names no device, or another one than most of its context does, by both. A
+    context is of one device."""
+    found = Counted[tuple[str, str]]()
     devices: dict[tuple[int, int], Counted[str]] = {}
     for (pid, context, own), count in contexts.items():
-        if pid != _NONE and context > 0:
+        if own < 0:
+            is_certain, of = _device_of(contexts, pid, context)
+            if not is_certain:
+                found[f"cuda:{gpus.get((pid, of), of)}", "no device"] += count
+        elif pid != _NONE and context > 0:
             of_context = devices.setdefault((pid, context), Counted())
             of_context[f"cuda:{gpus.get((pid, own), own)}"] += count
-    found = Counted[tuple[str, str]]()
     for of_context in devices.values():
         (usual, _), *others = of_context.most_common()
         found.update({(usual, device): count for device, count in others})
@@ -202,6 +208,11 @@ def _devices(database: SqliteFile, names: tuple[str, ...]) -> dict[str, Device]:
         for number, name, memory, units in rows
     }
     return {name: known.get(name, Device()) for name in names}
+
+
+def _hardware(database: SqliteFile) -> str:
+    named = {name for (name,) in database.rows("TARGET_INFO_GPU", ("name",))}
+    return ", ".join(sorted(name for name in named if isinstance(name, str)))
 
 
 def _whole(value: object) -> int:
@@ -331,13 +342,18 @@ def read_work(database: SqliteFile) -> tuple[Work, _Contexts]:
 
     def read(table: str, **columns: int) -> dict[str, Int64s]:
         found = database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", {**_COMMON, **columns})
-        of = process_of(found["globalPid"]), found.pop("contextId"), found["deviceId"]
+        context = found.pop("contextId")
+        of = process_of(found["globalPid"]), context, found["deviceId"]
         if "copyKind" in found:  # some copies are of two devices, or of the driver
             own = found["copyKind"] < _COPIES.index("PtoP")
             of = of[0][own], of[1][own], of[2][own]
         several, place = distinct(*of)
         number = np.bincount(place, minlength=len(several))
         contexts.update(dict(zip(several, number.tolist(), strict=True)))
+        unnamed = np.flatnonzero(found["deviceId"] < 0)
+        pairs, place = distinct(process_of(found["globalPid"])[unnamed], context[unnamed])
+        devices = [_device_of(contexts, *pair)[1] for pair in pairs]
+        found["deviceId"][unnamed] = np.array(devices, dtype=np.int64)[place]
         return found
 
     grid = dict.fromkeys(_GRID, _NONE)
@@ -363,6 +379,18 @@ def read_work(database: SqliteFile) -> tuple[Work, _Contexts]:
     graphs = _work("graph", found, names.of(texts, place.reshape(-1)))
     recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
     return Work.joined([kernels, copies, sets, graphs.select(~recorded)], names), contexts
+
+
+def _device_of(contexts: _Contexts, pid: int, context: int) -> tuple[bool, int]:
+    """The device of work that names none, and before it whether that is certain: the device of
+    other work of its context, else of most work of its process, else of the file, else 0."""
+    known = [
+        (one == pid and of == context, one == pid, count, own)
+        for (one, of, own), count in contexts.items()
+        if own >= 0
+    ]
+    of_context, *_, own = max(known, default=(False, False, 0, 0))
+    return of_context and context > 0, own
 
 
 def _copy_name(kind: int, source: int, target: int) -> str:
@@ -443,7 +471,7 @@ def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
         work, contexts = read_work(database)
         recorded = Recorded(work, read_api(database), read_nvtx(database, given))
         recorded = replace(recorded, drops=_nameless(recorded, path.name)).timed(path.name)
-        if not len(recorded.work):
+        if not len(recorded.work) and not may_be_host_only(recorded.work, recorded.api):
             raise InputError(
                 f"{path} holds no kernel and no copy of a GPU: record with "
                 "`nsys profile --trace=cuda,nvtx` and export that"

@@ -480,7 +480,13 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
     alone = _has_host_times_alone(sessions)
     host_times = _host_times(sessions) if alone else ()
-    run.health = (*_twice(sessions), *_longer(sessions), *_misfits(sessions), *host_times)
+    run.health = (
+        *_twice(sessions),
+        *_longer(sessions),
+        *_set_aside(sessions, HealthRule.NOT_NESTED, lambda one: one.misfits),
+        *_set_aside(sessions, HealthRule.UNFINISHED, lambda one: one.unended),
+        *host_times,
+    )
     command = partial(_command, launched="compute" if alone else "host")
     tables = {one.name: CommandTable(one.kinds, command) for one in sessions}
     call_of = partial(_call, tables)
@@ -566,17 +572,20 @@ def _longer(sessions: Sequence[Session]) -> Iterator[HealthNote]:
         yield _noted(HealthRule.NOT_NESTED, HealthAction.SHORTENED, count, total)
 
 
-def _misfits(sessions: Sequence[Session]) -> Iterator[HealthNote]:
-    """Yield a note for each device with nodes that do not fit into their runs."""
+def _set_aside(
+    sessions: Sequence[Session], rule: HealthRule, nodes_of: Callable[[ProfiledRun], NodeColumns]
+) -> Iterator[HealthNote]:
+    """Yield a note for each device with nodes of runs that were set aside."""
     found, longest = Counter[str](), dict[str, tuple[int, str]]()
     for run in (run for session in sessions for run in session.runs):
-        lengths = run.misfits.duration_ns.tolist()
-        for one, length in zip(run.misfits.each(), lengths, strict=True):
+        aside = nodes_of(run)
+        lengths = np.maximum(aside.duration_ns, 0).tolist()
+        for one, length in zip(aside.each(), lengths, strict=True):
             found[_place(one)] += 1
             longest[_place(one)] = max(longest.get(_place(one), (-1, "")), (length, one.name))
     fitting = _nodes_by(_place, sessions) if found else found
     for device, count in sorted(found.items()):
-        note = _noted(HealthRule.NOT_NESTED, HealthAction.SET_ASIDE, count, count + fitting[device])
+        note = _noted(rule, HealthAction.SET_ASIDE, count, count + fitting[device])
         worst_ns, worst = longest[device]
         yield replaced(note, device=device, worst=worst[:200], worst_ns=min(worst_ns, LARGEST))
 

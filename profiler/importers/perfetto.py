@@ -143,7 +143,7 @@ def _chrome_trace(path: Path) -> _ChromeTrace:
             tracks[lane] = track
         begun = ongoing[track.uuid]
         if row.ph not in _ENDS:
-            length = row.duration_ns if row.ph == "X" else _NONE
+            length = row.duration_ns if row.ph == "X" and bytes(row.dur) else _NONE
             begun += [] if row.ph == "X" else [len(found)]
             place = names.setdefault(row.name, len(names))
             found.append([track.uuid, row.start_ns, length, place])

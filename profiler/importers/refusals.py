@@ -39,6 +39,7 @@ class Known(Struct, frozen=True):
     what: str
     matches: _Matches
     instead: str = ""
+    stands_in: bool = False  # in a folder it may be there instead of a trace
 
 
 def _is(begin: bytes, *words: bytes, without: bytes | None = None) -> _Matches:
@@ -222,16 +223,18 @@ def refusal_of(path: Path, head: bytes) -> Known | None:
 
 
 REFUSALS: tuple[Known, ...] = (
-    Known("empty", _is_blank, "record or copy it again"),
+    Known("empty", _is_blank, "record or copy it again", stands_in=True),
     Known(
         "the pointer to a file, of Git LFS or git-annex, not the file",
         _is(rb"version https://git-lfs\.|/annex/objects/"),
         "get the file with `git lfs pull` or `git annex get`",
+        stands_in=True,
     ),
     Known(
         "a web page or XML, as servers send it instead of a file",
         _is(rb"(?i)(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html|<\?xml)"),
         "download the file itself, signed in if that is needed",
+        stands_in=True,
     ),
     Known(
         "a text in UTF-16 or UTF-32",

@@ -5,6 +5,7 @@
 A process `DEVICE<name>` is a GPU, its threads are queues (`L0 CCS<0,0>`); a process `HOST<name>`
 has calls of the runtime (`ze…`, `cl…`) and ranges of ITT. Work has the `id` of the call that
 appended it. Kernel names include SIMD width and group sizes: `gemm[SIMD16 {128;1;1} {256;1;1}]`.
+Without names of processes, those with such rows, or rows of the category `gpu_op`, are GPUs.
 Source: intel/pti-gpu, tools/unitrace/README.md.
 """
 
@@ -25,6 +26,7 @@ from profiler.kineto.trace_file import Header, KinetoTrace
 _PROCESS = re.compile(r"(HOST|DEVICE)<(.*)>")
 _RUNTIME = re.compile(r"(?:ze[A-Z]|zes|cl[A-Z])")
 _GROUPS = re.compile(r"\s*\[(?:SIMD[^\]{]*)?(\{[^\]]*\})?\s*\]\s*$")
+_SIMD = re.compile(r"\[SIMD\d+[ \]]")  # of a kernel
 _COPY = re.compile(r"memory_?copy|memcpy|clEnqueue(?:Read|Write|Copy)", re.I)
 _FILL = re.compile(r"memory_?fill|clEnqueueFill", re.I)
 _NO_WORK = re.compile(r"barrier|event|marker|wait", re.I)
@@ -49,7 +51,9 @@ def _trace(path: Path) -> KinetoTrace:
             named[row.pid] = found[1], found[2]
         elif row.name == "thread_name":
             threads[row.pid, row.tid] = row.named
+    worked = {row.pid: None for row in rows if row.cat == "gpu_op" or _SIMD.search(row.name)}
     gpus = [pid for pid, (kind, _) in named.items() if kind == "DEVICE"]
+    gpus += [pid for pid in worked if pid not in named]  # a process without a name
     devices = {pid: f"xpu:{number}" for number, pid in enumerate(gpus)}
     host, work = [], []
     for row in rows:
@@ -64,7 +68,7 @@ def _trace(path: Path) -> KinetoTrace:
             f"{path} holds no kernel and no copy of a GPU: record with unitrace "
             "--chrome-kernel-logging --chrome-call-logging"
         )
-    properties = [{"id": at, "name": named[pid][1]} for at, pid in enumerate(gpus)]
+    properties = [{"id": at, "name": named[pid][1]} for at, pid in enumerate(gpus) if pid in named]
     header = Header([], deviceProperties=msgspec.Raw(msgspec.json.encode(properties)))
     return kineto_trace(path, [*host, *work], devices, threads, health=health, header=header)
 

@@ -55,7 +55,9 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    HealthAction,
     HealthNote,
+    HealthRule,
     Recording,
     Shortened,
     quantity,
@@ -337,7 +339,17 @@ def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Foun
         compute_units=quantity(stats.get("core_count")),
     )
     lines = list(plane.lines())
-    found.untimed += sum(line.untimed for line in lines)
+    on_device = [one for one in lines if tpu or _STREAM.match(one.name)]
+    untimed = sum(line.untimed for line in on_device)
+    found.untimed += sum(line.untimed + line.aggregates for line in lines) - untimed
+    if untimed:
+        total = untimed + sum(len(line.events) for line in on_device)
+        rule, action, share = HealthRule.NO_TIME, HealthAction.SET_ASIDE, untimed / total
+        found.health += (
+            HealthNote(
+                rule=rule, device=device, count=untimed, total=total, share=share, action=action
+            ),
+        )
     if tpu:
         _of_tpu(device, {line.name: line for line in lines}, start_ns, found)
         return
@@ -351,7 +363,8 @@ def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Foun
 
 def _of_gpus(found: _Found, start_ns: int) -> None:
     """Check the work of GPUs, and make calls of it."""
-    found.health, kept = _checked([*chain(*found.on_gpus.values())], found, start_ns)
+    notes, kept = _checked([*chain(*found.on_gpus.values())], found, start_ns)
+    found.health += notes
     for device, works in found.on_gpus.items():
         there = [one for one in works if id(one) in kept]
         there.sort(key=lambda work: work.start_ns)
@@ -415,7 +428,7 @@ def _checked(
 def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found) -> None:
     """Add the modules of a TPU as calls with their operations, without operations that only contain
     others."""
-    modules, ops, flights = (lines.get(one, Line(one, (), 0)) for one in (_MODULES, _OPS, _ASYNC))
+    modules, ops, flights = (lines.get(one, Line(one, ())) for one in (_MODULES, _OPS, _ASYNC))
     ranges = [
         _Range(_submodule(event.name), device, *_times(event, start_ns), traced=bool(ops.events))
         for event in modules.events

@@ -50,11 +50,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line; `untimed` counts events without a valid start."""
+    """One line; `untimed` counts events without a valid start or length, `aggregates` those that
+    stand for several and have no start."""
 
     name: str
     events: tuple[Event, ...]
-    untimed: int
+    untimed: int = 0
+    aggregates: int = 0
 
 
 @dataclass(slots=True)
@@ -74,17 +76,19 @@ class Plane:
             base = message.timestamp_ns
             if base >= self._start_ns > 0:  # it counts from 1970, others from the profile's start
                 base -= self._start_ns
-            events, untimed = [], 0
+            events, untimed, aggregates = [], 0, 0
             for one in message.events:
                 start, length = base * 1000 + one.offset_ps, one.duration_ps
-                timed = 0 <= start < LATEST_PS and 0 <= length < LATEST_PS
-                if one.WhichOneof("data") == "num_occurrences" or not timed:
+                if one.WhichOneof("data") == "num_occurrences":
+                    aggregates += 1
+                    continue
+                if not (0 <= start < LATEST_PS and 0 <= length < LATEST_PS):
                     untimed += 1
                     continue
                 name, text, category = self._kind(one.metadata_id)
                 stats = {**category, **_stats(one.stats, self._names)} if one.stats else category
                 events.append(Event(name, text, start, length, stats))
-            yield Line(_text(message.name), tuple(events), untimed)
+            yield Line(_text(message.name), tuple(events), untimed, aggregates)
 
     def _kind(self, number: int) -> tuple[str, str, dict[str, Stat]]:
         if number not in self._kinds:
@@ -253,7 +257,7 @@ def read_view(path: Path) -> Space:
 
 
 def _event(row: _Row) -> Event | None:
-    start, length = _picoseconds(row.ts), _picoseconds(row.dur or 0.0)
+    start, length = _picoseconds(row.ts), _picoseconds(row.dur)
     if start is None or length is None:
         return None
     stats = {name: _stat(value) for name, value in (row.args or {}).items()}

@@ -20,6 +20,7 @@ __all__ = [
     "is_chrome_of_another",
     "is_perfetto",
     "is_trace",
+    "is_unitrace",
     "message_fields",
     "opened",
     "packed_as",
@@ -57,7 +58,9 @@ _OWN = (  # categories in a list of events without an object around it
 )
 _PHASE = rb'"ph"\s*:\s*"'
 _ORT = rb'"cat"\s*:\s*"(?:Session|Node)"'
-_OTHERS = rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d|HOST<|DEVICE<)'  # XLA's viewer, unitrace
+_XLA_VIEW = rb'"name"\s*:\s*"(?:/host:CPU|/device:[A-Z]+:\d)'
+_UNITRACE_PROCESS = rb'"name"\s*:\s*"(?:HOST|DEVICE)<'
+_UNITRACE_WORK = (rb'"name"\s*:\s*"[^"\\]*\[SIMD\d+ \{', rb'"cat"\s*:\s*"gpu_op"')
 
 
 def is_trace(head: bytes) -> bool:
@@ -67,8 +70,15 @@ def is_trace(head: bytes) -> bool:
         return True
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text[:1] == b"{":
-        return any(key in text for key in _KEYS) and not re.search(_OTHERS, text)
+        others = re.search(_XLA_VIEW, text) or is_unitrace(text)
+        return any(key in text for key in _KEYS) and not others
     return text[:1] == b"[" and bool(re.search(_OWN, text)) and not re.search(_ORT, text)
+
+
+def is_unitrace(head: bytes) -> bool:
+    """Whether a file with this start is a trace of Intel's unitrace."""
+    marks = (_UNITRACE_PROCESS, *_UNITRACE_WORK)
+    return b'"traceEvents"' in head and any(re.search(mark, head) for mark in marks)
 
 
 def is_chrome_of_another(head: bytes) -> bool:

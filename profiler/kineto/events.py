@@ -273,7 +273,6 @@ class Scanned(NamedTuple):
     start_ns: Int64s
     duration_ns: Int64s
     arguments: Arguments
-    dropped: int
     rest: bytes
     others: list[Event]
     others_text: bytes
@@ -317,6 +316,7 @@ class EventColumns:
         self.device_names: dict[Scalar, str] = {}  # by process, as `rbln:0`
         self.collectives: dict[int, CollectiveArgs] = {}
         self.dropped = 0
+        self.untimed: list[int] = []
         self.unfinished: list[int] = []
         self.negative: list[int] = []
         self._begun: dict[tuple[Scalar, Scalar], list[Event]] = {}  # `"ph": "B"`, innermost last
@@ -327,6 +327,8 @@ class EventColumns:
         one."""
         table = self._table
         if not table.scan(text) or not _DECODED_CATEGORIES.isdisjoint(table.categories(0)):
+            return None
+        if table.dropped:  # it leaves out events without a start
             return None
         others_text = _listed([bytes(text[begin:end]) for begin, end in table.others])
         name, category, thread, start, duration, row, kind, numbers = table.columns()
@@ -348,7 +350,6 @@ class EventColumns:
             start_ns=start,
             duration_ns=duration,
             arguments=arguments,
-            dropped=table.dropped,
             rest=rest,
             others=others,
             others_text=others_text,
@@ -381,7 +382,6 @@ class EventColumns:
             collectives = collective_args(_listed(found.marked)).items()
             rows = found.marked_rows
             self.collectives |= {self._count + rows[place]: one for place, one in collectives}
-        self.dropped += found.dropped
         self._codes.append(found.codes)
         self._times.append((found.start_ns, self._without_unended(found.duration_ns)))
         self._args.append(found.arguments)
@@ -403,12 +403,7 @@ class EventColumns:
         places = [place for place, event in enumerate(events) if event.ph == "X"]
         complete = [events[place] for place in places]
         starts = np.array([event.ts for event in complete], dtype=np.float64)
-        kept = ~np.isnan(starts)
-        if not kept.all():
-            self.dropped += int((~kept).sum())
-            rows = np.flatnonzero(kept).tolist()
-            complete, places = [complete[row] for row in rows], [places[row] for row in rows]
-            starts = starts[kept]
+        self.untimed += (self._count + np.flatnonzero(np.isnan(starts))).tolist()
         self._times.append((self._exact(starts, places, text), self._lengths(complete)))
         if len(complete) < len(events):
             self._add_others(events, text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -23,6 +23,13 @@ from profiler.trace.manifest_fields import HealthAction, HealthNote, HealthRule
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _PART = 4 << 20  # bytes that are decoded together, at least
+
+
+def refuse_several_lists(text: Text) -> None:
+    """Raise ValidationError if a text has several lists of events: JSON keeps only the last."""
+    if next(islice(_EVENTS.finditer(text), 1, None), None) is not None:
+        raise msgspec.ValidationError("it has several lists `traceEvents`")
+
 
 # --- Whole JSON.
 #
@@ -230,6 +237,7 @@ class DamagedText(Generic[_Event]):
                     events = decoder.decode(some)
                 except WRONG:
                     events, rest = [], pieces[first]
+                rest = self._without_border(rest)
                 if rest:  # it may have several events, if the start of one was lost
                     self.skipped += max(len(_PHASE.findall(rest)), 1)
                     if self.first_skipped < 0:
@@ -238,6 +246,14 @@ class DamagedText(Generic[_Event]):
                     continue
             self.read += sum(event.ph != "" for event in events)
             yield events, b'{"traceEvents":' + some + b"}"
+
+    def _without_border(self, text: bytes) -> bytes:
+        """The text without what is between two lists of events, which is added to the header."""
+        border = _EVENTS.search(text) if text.startswith(b"]") else None
+        if border is None:
+            return text
+        self.header += b"," + text[1 : border.start()]
+        return text[border.end() :].strip()
 
     def notes(self) -> Iterator[HealthNote]:
         """The health notes for the manifest."""

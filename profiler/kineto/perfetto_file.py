@@ -37,7 +37,7 @@ _HOST_PREFIXES = ("cuda_", "hip_", "xpu_", "privateuse1_")
 _NUMBERED = re.compile(r"\[0*(\d{1,9})\]")  # a queue of torch's: `[7] stream 7`
 _NO_PROCESS = 1 << 30  # the process of tracks without one
 _DEEPEST = 32  # nested lists of an annotation
-_CUT = b'{"ph":"X"}'  # an event without a time, which counts as dropped
+_CUT = b'{"ph":"E"}'  # an end without a time, which counts as dropped
 
 
 @dataclass(slots=True)

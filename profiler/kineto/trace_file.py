@@ -37,7 +37,7 @@ from profiler.kineto import (
 )
 from profiler.kineto.arguments import whole
 from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Ranges, Samples, Scanned
-from profiler.kineto.json_text import WRONG, DamagedText, Text, in_parts
+from profiler.kineto.json_text import WRONG, DamagedText, Text, in_parts, refuse_several_lists
 from profiler.kineto.operators import GRAPH_NODES, CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
@@ -195,12 +195,12 @@ class KinetoTrace:
     `thread_names` are the names of threads, `device_names` the processes named like a device
     (`rbln:0`). `rows` maps a category to the rows of its events, ascending. `memory` are the k
     allocations and releases at `memory_ns`, int64 [k], which are not complete events, and `samples`
-    the values of counters. `dropped` counts events without a time. `unfinished` are the rows of
-    events without an end, `negative` of those that end before their start: both have length 0 and
-    are not in `rows`. `collectives` are those of NCCL and RCCL kernels, by row. `health` has the
-    counts of a check of the events against each other, if it was done; `recorded_ns` has, by row,
-    the original lengths of events that it shortened, `unserved` the rows of launches that must have
-    work and have none.
+    the values of counters. `dropped` counts events that cannot be read. `untimed` are the rows of
+    events without a start, `unfinished` of those without an end, `negative` of those that end
+    before their start: none is in `rows`. `collectives` are those of NCCL and RCCL kernels, by row.
+    `health` has the counts of a check of the events against each other, if it was done;
+    `recorded_ns` has, by row, the original lengths of events that it shortened, `unserved` the rows
+    of launches that must have work and have none.
     """
 
     where: str
@@ -217,6 +217,7 @@ class KinetoTrace:
     memory_ns: Int64s
     samples: Samples = field(default_factory=Samples)
     dropped: int = 0
+    untimed: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     unfinished: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     negative: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     collectives: Mapping[int, CollectiveArgs] = field(default_factory=dict)
@@ -280,8 +281,8 @@ def device_name(kind: str, trace: KinetoTrace, event: Event) -> str:
     """The device that an event names: `cuda:1`, or `rbln:1` if the file calls its process so."""
     if event.pid in trace.device_names:
         return trace.device_names[event.pid]
-    device = event.args.device if event.args else None
-    return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
+    device = whole(event.args.device if event.args else None, -1)
+    return f"{kind}:{device if device >= 0 else max(whole(event.pid, 0), 0)}"
 
 
 def thread_name(trace: KinetoTrace, row: int) -> str:
@@ -339,6 +340,8 @@ def _parsed(path: Path, file: BinaryIO, limit: int | None, reader: _Reader) -> K
     def read(text: Text, decoder: msgspec.json.Decoder[_Listed]) -> tuple[_Listed, Scanned | None]:
         text = reader.valid(text)
         found = columns.scan(text)
+        if found is None:
+            refuse_several_lists(text)
         return decoder.decode(text if found is None else found.rest), found
 
     def whole(text: Text) -> tuple[_Events, Scanned | None]:
@@ -391,12 +394,13 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
     order = np.argsort(events.category, kind="stable")
     counts = np.bincount(events.category, minlength=len(events.categories))
     rows = np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
-    unfinished, negative = (
-        np.array(some, dtype=np.int64) for some in (columns.unfinished, columns.negative)
+    untimed, unfinished, negative = (
+        np.array(some, dtype=np.int64)
+        for some in (columns.untimed, columns.unfinished, columns.negative)
     )
-    if len(unfinished) or len(negative):
+    if len(untimed) or len(unfinished) or len(negative):
         timed = np.ones(len(events), dtype=np.bool_)
-        timed[unfinished] = timed[negative] = False
+        timed[untimed] = timed[unfinished] = timed[negative] = False
         rows = [one[timed[one]] for one in rows]
     return KinetoTrace(
         where=str(path),
@@ -413,6 +417,7 @@ def _trace(path: Path, header: Header, columns: EventColumns) -> KinetoTrace:
         memory_ns=columns.memory_ns(base_ns),
         samples=columns.samples(base_ns),
         dropped=columns.dropped,
+        untimed=untimed,
         unfinished=unfinished,
         negative=negative,
         collectives=columns.collectives,

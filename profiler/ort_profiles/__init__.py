@@ -35,6 +35,7 @@ from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 
 
 _Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
+_NO_TIME = 1 - (1 << 50)  # of an event that lacks it
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
 
 
@@ -59,8 +60,8 @@ class Event(msgspec.Struct, gc=False):
 
     name: str
     cat: str = ""
-    ts: _Microseconds = 0
-    dur: _Microseconds = 0
+    ts: _Microseconds = _NO_TIME
+    dur: _Microseconds = _NO_TIME
     tid: _Number = 0
     args: Args | None = None
 
@@ -94,6 +95,7 @@ class Unread:
 
 
 _KERNEL_SUFFIX = "_kernel_time"
+_OF_ALL = (b'"ph"', b'"ts"', b'"dur"')  # keys of every event
 _DIGITS = 18  # of a number of bytes
 _Key = tuple[str, str, str, str, str, str, bytes, bytes]
 _COLUMNS = ("kind", "thread", "start_ns", "duration_ns", "arena_bytes")
@@ -114,8 +116,8 @@ class NodeKind:
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
     """n executed nodes in order of completion: `kind` indexes `kinds`, which all runs of a profile
-    share. Times are ns since the session's profiling start; `arena_bytes` are the bytes in the
-    arena of the node's provider after it, -1 if unknown."""
+    share. Times are ns since the session's profiling start; a length is negative if the file has
+    none. `arena_bytes` are those in the arena of the node's provider after it, -1 if unknown."""
 
     kinds: Sequence[NodeKind] = ()
     kind: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -163,6 +165,8 @@ class NodeRows:
         """Append the nodes of a text of comma-separated events. Returns for each other event
         (kernel, run, mark of a full profile) the number of nodes before it and the start and end of
         its text. None, and nothing is appended, if the text must be read event by event."""
+        if len({text.count(key) for key in _OF_ALL}) > 1:  # some events lack a time
+            return None
         found = self._table.scan(text)
         if found is None:
             return None
@@ -175,6 +179,9 @@ class NodeRows:
         args = event.args
         if args is None or event.cat != "Node" or not event.name.endswith(_KERNEL_SUFFIX):
             return False
+        last = self.last(len(self))
+        timed = _NO_TIME not in (event.ts, event.dur)
+        begun = event.ts if event.ts != _NO_TIME else last[1] if last else 0
         self._table.add(
             name=event.name,
             op_name=args.op_name,
@@ -185,8 +192,8 @@ class NodeRows:
             inputs=bytes(args.input_type_shape),
             outputs=bytes(args.output_type_shape),
             thread=event.tid,
-            start=event.ts,
-            duration=event.dur,
+            start=begun,
+            duration=event.dur if timed else UNKNOWN,
             in_use=args.mem_bytes_in_use,
         )
         return True
@@ -470,8 +477,12 @@ def _of_line(text: bytes) -> list[Event]:
     if text in (b"[", b"]", b""):
         return []
     events = _ARRAY.decode(text) if text.startswith(b"[") else [_EVENT.decode(text)]
-    if any(event.dur < 0 and event.cat != "Kernel" for event in events):
-        raise msgspec.ValidationError("it ends before it begins")
+    for event in events:
+        timed = _NO_TIME not in (event.ts, event.dur)
+        if timed and event.dur < 0 and event.cat != "Kernel":
+            raise msgspec.ValidationError("it ends before it begins")
+        if not timed and (event.cat == "Kernel" or event.name == _RUN):
+            raise msgspec.ValidationError("it has no time")
     return events
 
 
@@ -532,7 +543,8 @@ _SLACK = 2_000  # ns: starts and durations are cut to whole µs
 class ProfiledRun:
     """One `session.run` on `thread`: its time range, relative to the profiling start, and its nodes
     in order of completion. `mixed`: it has no nodes, since they cannot be distinguished from those
-    of an overlapping run. `misfits` are nodes that begin in the run and do not fit into it.
+    of an overlapping run. `misfits` are nodes that begin in the run and do not fit into it,
+    `unended` those without a time.
     `dropped` counts events that ONNX Runtime did not record in or after this run."""
 
     start_ns: int
@@ -542,6 +554,7 @@ class ProfiledRun:
     mixed: bool = False
     dropped: int = 0
     misfits: NodeColumns = field(default_factory=NodeColumns)
+    unended: NodeColumns = field(default_factory=NodeColumns)
 
     @property
     def end_ns(self) -> int:
@@ -605,7 +618,7 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
         waiting = np.concatenate((waiting, np.arange(begin, run.nodes)))
         begin = run.nodes
         cut, waiting = _cut(run, nodes, waiting, threads)
-        left -= len(cut.nodes) + len(cut.misfits)
+        left -= len(cut.nodes) + len(cut.misfits) + len(cut.unended)
         yield cut
     if failure is not None:
         raise failure
@@ -613,9 +626,10 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
     if unread is not None:
         unread.nodes += left - len(waiting)
     if len(waiting) or dropped:
-        rest = nodes.rows(waiting)
+        ended = nodes.duration_ns[waiting] >= 0
+        rest, unended = nodes.rows(waiting[ended]), nodes.rows(waiting[~ended])
         start = int(rest.start_ns[0]) if len(rest) else 0
-        yield ProfiledRun(start, UNKNOWN, nodes=rest, dropped=dropped)
+        yield ProfiledRun(start, UNKNOWN, nodes=rest, dropped=dropped, unended=unended)
 
 
 def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | None]:
@@ -643,17 +657,21 @@ def _cut(
 ) -> tuple[ProfiledRun, npt.NDArray[np.intp]]:
     """The run, and those of the `waiting` nodes that may belong to other runs."""
     start, end = run.start * 1000, (run.start + run.duration) * 1000
-    begins = nodes.start_ns[waiting]
+    begins, ended = nodes.start_ns[waiting], nodes.duration_ns[waiting] >= 0
     begun = begins >= start - _SLACK
     fits = begins + nodes.duration_ns[waiting] <= end + _SLACK
     own, mixed = np.ones_like(fits), False
     if threads is not None:
         own = nodes.thread[waiting] == run.thread
         mixed = not np.isin(nodes.thread[waiting[begun & fits]], list(threads)).all()
-    inside = waiting[:0] if mixed else waiting[begun & fits & own]
-    beyond = waiting[begun & ~fits & own & (begins < end)]
-    placed, misfits = nodes.rows(inside), nodes.rows(beyond)
-    cut = ProfiledRun(start, end - start, run.thread, placed, mixed, misfits=misfits)
+    inside = waiting[:0] if mixed else waiting[begun & fits & own & ended]
+    later = begun & own & (begins < end)
+    placed, misfits, unended = map(
+        nodes.rows, (inside, waiting[later & ~fits & ended], waiting[later & ~ended])
+    )
+    cut = ProfiledRun(
+        start, end - start, run.thread, placed, mixed, misfits=misfits, unended=unended
+    )
     return cut, waiting[~own]
 
 

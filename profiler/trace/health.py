@@ -159,9 +159,10 @@ class _Check(LaunchedRows):
 
     def _impossible(self) -> None:
         rows = self.rows
-        backwards = rows.end < rows.start
+        self._set_aside(HealthRule.NO_TIME, rows.start == NO_END)
+        backwards = (rows.end < rows.start) & self.kept
         if backwards.any():
-            unfinished = rows.end == NO_END
+            unfinished = backwards & (rows.end == NO_END)
             self._set_aside(HealthRule.UNFINISHED, unfinished)
             self._set_aside(HealthRule.NEGATIVE, backwards & ~unfinished)
         start, end = rows.start, rows.end

@@ -52,7 +52,7 @@ class DeviceRows:
     `stream` differs by device, process and context, `kernel` by grid if that is known, and is -1
     for copies and sets. `process` is -1 if it is not known, `correlation` is then not positive, or
     unique in the file. `exempt` rows may overlap: no queue of a device has them. The `end` of what
-    never ended is `NO_END`."""
+    never ended is `NO_END`, as is the `start` of what has none."""
 
     start: Int64s
     end: Int64s

@@ -241,6 +241,31 @@ def test_a_file_that_has_all_twice_is_read_once(tmp_path, pid):
         assert run.calls[name].cast(str).equals(healthy.calls[name].cast(str))
 
 
+@pytest.mark.parametrize("value", [None, "NaN"])
+def test_kernels_without_a_start_leave_busy_unknown(value, tmp_path):
+    """Three of 34 have none, and two operators: these are set aside and counted, as with a start
+    of 0; on a clock that begins at 0 as well."""
+    trace = json.loads(BASE.read_text())
+    first = min(one["ts"] for one in trace["traceEvents"])
+    for one in trace["traceEvents"]:
+        one["ts"] -= first if value is None else 0
+    for category, few in (("kernel", 3), ("cpu_op", 2)):
+        some = [one for one in trace["traceEvents"] if one.get("cat") == category]
+        for one in some[5 : 5 + few]:
+            del one["ts"]
+    text = json.dumps(trace)
+    path = tmp_path / "trace.json"
+    path.write_text(text if value is None else text.replace('"dur"', f'"tts": {value}, "dur"'))
+    analysis = analyze(load(import_trace(path, tmp_path / "traces")))
+    notes = {note.device: (note.rule, note.count) for note in analysis.inputs.run.info.health}
+    assert notes == {"cuda:0": (HealthRule.NO_TIME, 3), "cpu:0": (HealthRule.NO_TIME, 2)}
+    headline, facts = screen(analysis)
+    assert headline.startswith("damaged recording")
+    assert facts["cuda:0"] == "busy time is not known"
+    assert analysis.kernels["executions"].sum() == 31
+    assert not analysis.inputs.run.info.drops
+
+
 @pytest.mark.parametrize("how", ["no length", "begun"])
 def test_kernels_that_never_ended_have_no_length(tmp_path, how):
     """Four of 34 without a length, or with a begin alone: set aside, and busy time not known."""
@@ -280,7 +305,7 @@ def test_events_of_the_host_that_never_ended_are_counted(tmp_path):
 
 def test_launches_alone_are_times_of_the_host(analysis_of):
     headline, facts = screen(analysis_of(DAMAGED / "g_launch_no_kernels.json"))
-    assert headline.startswith("no GPU work recorded, times of the host")
+    assert headline.startswith("34 launches on NVIDIA H100, no kernel recorded, times of the host")
     assert facts["No GPU work"].startswith("34 launches on NVIDIA H100, no kernel recorded")
     assert "cpu:0" not in facts
 

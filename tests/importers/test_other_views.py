@@ -53,6 +53,38 @@ def test_the_corpus_has_twenty_kernels_in_each_form(name, device, tmp_path):
 
 
 @needs_corpus
+@pytest.mark.parametrize("left", ["cat", "width"])
+def test_processes_of_unitrace_without_names_are_known_by_their_rows(left, tmp_path):
+    """Without the names, and without the categories or the kernels' SIMD width."""
+    document = json.loads((CORPUS / "damaged" / "u_unitrace.json").read_text())
+    rows = [row for row in document["traceEvents"] if row["ph"] != "M"]
+    for row in rows:
+        if left == "width":
+            row["name"] = row["name"].partition("[")[0]
+        else:
+            del row["cat"]
+    run = _imported(_written(tmp_path, "python.json", {"traceEvents": rows}), tmp_path)
+    assert _on(run, "xpu:0")["duration_ns"].to_list() == [150_000] * 20
+    assert run.flows.height == 20
+
+
+@needs_corpus
+@pytest.mark.parametrize("key", ["ts", "dur"])
+def test_rows_of_xlas_viewer_without_a_time_leave_busy_unknown(key, tmp_path):
+    """Two of its 60 rows; only 20 are of a stream, the others name them once more."""
+    packed = (CORPUS / "damaged" / "x_tensorboard.trace.json.gz").read_bytes()
+    document = json.loads(gzip.decompress(packed))
+    rows = [row for row in document["traceEvents"] if row.get("tid") == 13 and "dur" in row]
+    for row in rows[5:7]:
+        del row[key]
+    run = _imported(_written(tmp_path, "x.trace.json", document), tmp_path)
+    found = [(str(one.rule), one.device, one.count, one.total) for one in run.info.health]
+    assert ("no_time", "gpu:0", 2, 20) in found
+    (row,) = analyze(run).devices.filter(device="gpu:0").to_dicts()
+    assert row["idle_share"] is None
+
+
+@needs_corpus
 def test_a_slice_of_perfetto_that_never_ended_has_no_length(tmp_path):
     """The last end of a kernel is left out of rocprofv3's file: 19 kernels, and one that is said to
     have begun."""

@@ -159,6 +159,22 @@ def test_without_one_readable_event_it_is_no_trace(text):
         read(text)
 
 
+@pytest.mark.parametrize("between", ["], ", '], "traceName": "t", ', "]} {", "]}\n{"])
+def test_all_lists_of_events_are_read(monkeypatch, between):
+    """A second list, of the same object or of another one behind it, would replace the first."""
+    monkeypatch.setattr(json_text, "_PART", 300)
+    document = trace(20).document()
+    events = [json.dumps(event) for event in document.pop("traceEvents")]
+    halves = (", ".join(events[:12]), ", ".join(events[12:]))
+    lists = between.join(f'"traceEvents": [{half}' for half in halves)
+    found = read(f"{json.dumps(document)[:-1]}, {lists}]}}".encode())
+    assert (
+        found.start_ns.tolist() == read(json.dumps(trace(20).document()).encode()).start_ns.tolist()
+    )
+    assert found.header.record_shapes == 1
+    assert found.health == ()
+
+
 def test_what_stands_after_the_events_is_read(monkeypatch):
     """Newer recorders write the base of times behind them."""
     monkeypatch.setattr(json_text, "_PART", 300)

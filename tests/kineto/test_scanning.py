@@ -30,7 +30,8 @@ def table(path):
         "memory": (trace.memory, trace.memory_ns.tolist()),
         "samples": (trace.samples.names, trace.samples.value.tolist()),
         "names": (trace.thread_names, trace.device_names),
-        "left": (trace.dropped, trace.unfinished.tolist(), trace.negative.tolist()),
+        "left": (trace.dropped, trace.untimed.tolist(), trace.unfinished.tolist()),
+        "negative": trace.negative.tolist(),
         "header": trace.header,
     }
 

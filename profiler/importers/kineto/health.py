@@ -44,7 +44,7 @@ def checked_trace(trace: KinetoTrace) -> KinetoTrace:
     """Return the trace with corrected times, without impossible rows, and with notes. Time between
     two recordings is noted and stays in it (see `without_gaps`)."""
     base_ns = whole(trace.header.base_ns, 0)
-    trace = _without_lengths(_with_times(trace, base_ns))
+    trace = _with_lengths(_with_times(trace, base_ns))
     work, runtime = _work(trace), trace.rows_of(*RUNTIME)
     process = np.array([*processes_of(trace), 0], dtype=np.int64)[trace.thread[runtime]]
     start = trace.start_ns[runtime] - base_ns
@@ -131,12 +131,11 @@ def processes_of(trace: KinetoTrace) -> list[int]:
 def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     """The trace without events of the host that have no time."""
     start = trace.start_ns - base_ns
-    if int(start.min(initial=1)) > 0:
+    if int(start.min(initial=1)) > 0 and not len(trace.untimed):
         return trace
     none = timeless(start, start + trace.duration_ns)
-    if not none.any():
-        return trace
-    none[trace.rows_of(*DEVICE_WORK)] = False
+    none[trace.untimed] = True
+    none[_work(trace)] = False
     count = int(none.sum())
     if not count:
         return trace
@@ -149,7 +148,7 @@ def _with_times(trace: KinetoTrace, base_ns: int) -> KinetoTrace:
     return replace(trace, rows=rows, health=(*trace.health, note))
 
 
-def _without_lengths(trace: KinetoTrace) -> KinetoTrace:
+def _with_lengths(trace: KinetoTrace) -> KinetoTrace:
     """Note host events that never ended, and count those that ended before they started as
     dropped."""
     if not len(trace.unfinished) and not len(trace.negative):
@@ -217,9 +216,10 @@ def _again(trace: KinetoTrace) -> Int64s:
 
 
 def _work(trace: KinetoTrace) -> Int64s:
-    """The rows of device work, including work without a length."""
-    work, others = trace.rows_of(*DEVICE_WORK), np.append(trace.unfinished, trace.negative)
-    return np.sort(np.append(work, others[_of_devices(trace, others)])) if len(others) else work
+    """The rows of device work, including work without a start or a length."""
+    work = trace.rows_of(*DEVICE_WORK)
+    others = np.concatenate((trace.untimed, trace.unfinished, trace.negative))
+    return np.union1d(work, others[_of_devices(trace, others)]) if len(others) else work
 
 
 def _of_devices(trace: KinetoTrace, rows: Int64s) -> Bools:
@@ -267,6 +267,7 @@ def _device_rows(
     computes = trace.events.of_category(work, "kernel")
     kernel, names = _kernels(trace, work, _codes([bytes(one.grid) for one in kinds])[index])
     start = trace.start_ns[work] - base_ns
+    start[np.isin(work, trace.untimed)] = NO_END
     rows = DeviceRows(
         start=start,
         end=_ends(trace, work, start),

@@ -22,7 +22,7 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import decoded
 from profiler.importers.foreign_run import ForeignRunBuilder
-from profiler.importers.gpu_calls import NO_TIME, Bools, asked_for
+from profiler.importers.gpu_calls import NO_TIME, Bools, asked_for, may_be_host_only
 from profiler.importers.gpu_run import gpu_run
 from profiler.importers.importer import head_of
 from profiler.importers.rocprofv3 import Form, files_in, form_in
@@ -394,7 +394,7 @@ def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
     chosen = _add(files, rows)
     name = _name(paths[0])
     recorded = rows.recorded(given).timed(name)
-    if not len(recorded.work):
+    if not len(recorded.work) and not may_be_host_only(recorded.work, recorded.api):
         if any(drop.kind == DropKind.TRUNCATED_FILE for drop in rows.drops):
             raise InputError(f"{paths[0]} is cut before the first kernel or copy: copy it again")
         raise InputError(

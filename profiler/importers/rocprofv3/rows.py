@@ -165,14 +165,14 @@ class Rows:
         numbers, place = np.unique(work.device, return_inverse=True)
         names = tuple(_device(number) for number in numbers.tolist())
         known = {_device(number): device for number, device in self.devices.items()}
-        first = int(work.start.min(initial=0))
-        base = max(-first, 0)
+        base = max(-work.first_ns(), 0)
         return Machine(
             base_ns=base,
             clock=ClockName.BOOTTIME,
             placed=Devices(place.reshape(-1), names),
             devices={name: known.get(name, Device()) for name in names if name != ROOT_DEVICE},
             counters=tuple(self._counters(base)),
+            hardware=", ".join(sorted({one.hardware for one in self.devices.values()} - {""})),
         )
 
     def _joined_marks(self, given: Collection[str]) -> Marks:

@@ -297,6 +297,24 @@ def test_files_beyond_the_limit_are_named(folder):
     assert f"not read: {first.file} ({first.what})" in next(beside(run.info))
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "the pointer to"),
+        ("<!DOCTYPE html><html></html>", "a web page"),
+        ("", "empty"),
+    ],
+)
+def test_what_is_there_instead_of_a_rank_is_named(tmp_path, cli, text, what):
+    """The folder of a job whose second rank's file holds no trace."""
+    _, second = Job(offsets_ns=(0, 300_000), rounds=4, straggler=1).write(tmp_path / "job")
+    second.write_text(text)
+    code, *texts = cli("analyze", tmp_path / "job", "--no-html")
+    shown = " ".join(" ".join(texts).split())
+    assert (code, "1 of 2 ranks" in shown) == (0, True)
+    assert f"not read: {second.name} ({what}" in shown
+
+
 def test_a_damaged_file_is_a_drop_of_the_others_run(folder):
     """What of a folder cannot be read is missing, and says why."""
     seen = Run()

@@ -10,8 +10,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.document import ReportInput
 from profiler.analysis.finding_text import words
 from profiler.analysis.health import health_facts
+from profiler.analysis.overview import extent, summary_of
 from profiler.errors import InputError
 from profiler.importers import import_trace
 from profiler.importers.nsys import read_nvtx
@@ -298,6 +300,51 @@ def test_what_has_no_time_is_a_drop(tmp_path):
     assert run.calls["submodule"].to_list() == ["unet"]
 
 
+def test_kernels_without_a_start_leave_busy_unknown(tmp_path):
+    """Two of ten kernels have none: they are set aside, and of the device no share is printed."""
+    rows = [Range(0, 9_000, "unet")]
+    for number in range(10):
+        begin = 900 * number + 10
+        rows += [Call(begin - 8, begin - 4, number + 1), Kernel(begin, begin + 800, number + 1)]
+    rows[2].start = rows[6].start = None
+    run = imported(tmp_path, rows)
+    (note,) = run.info.health
+    assert (note.rule, note.device, note.count, note.total) == ("no_time", "cuda:0", 2, 10)
+    (row,) = analyze(run).devices.filter(device="cuda:0").to_dicts()
+    assert row["idle_share"] is None
+
+
+def test_launches_without_any_work_are_times_of_the_host(tmp_path):
+    """The calls and their times are those of the host, and the first line says so."""
+    rows = [Range(0, 1_000, "text_encoder"), Range(1_000, 9_000, "unet")]
+    rows += [Call(900 * number, 900 * number + 10, number + 1) for number in range(10)]
+    analysis = analyze(imported(tmp_path, rows))
+    assert set(analysis.calls["device"].cast(pl.String)) == {"cpu:0"}
+    assert dict(analysis.submodules.select("submodule", "elapsed_ns").iter_rows()) == {
+        "text_encoder": 1_000,
+        "unet": 8_000,
+    }
+    given = ReportInput(analysis, *extent(analysis.inputs.run))
+    headline = str(summary_of(given).headline).replace("\N{NO-BREAK SPACE}", " ")
+    assert headline.startswith("10 launches on a GPU, no kernel recorded, times of the host: 9.00")
+
+
+@pytest.mark.parametrize("context", [1, 3])
+def test_work_that_names_no_device_is_of_its_context(context, tmp_path):
+    """A context is of one device; without other work of it the device is a guess, and noted."""
+    rows = [*_on_two_devices()]
+    kernel = next(one for one in rows if isinstance(one, Kernel) and one.deviceId == 1)
+    kernel.deviceId, kernel.contextId = -1, context + 1
+    run = imported(tmp_path, rows)
+    counts = dict(run.commands["device"].cast(pl.String).value_counts().iter_rows())
+    found = [(str(note.rule), note.device, note.count) for note in run.info.health]
+    if context == 1:
+        assert (counts["cuda:0"], counts["cuda:1"], found) == (50, 50, [])
+    else:
+        assert found == [("elsewhere", "cuda:0, no device", 1)]
+    assert counts["cuda:0"] + counts["cuda:1"] == 100
+
+
 def test_work_without_any_time_that_can_be_is_refused(tmp_path):
     with pytest.raises(InputError, match="no copy with a time that can be"):
         imported(tmp_path, [Call(0, 5, 1), Kernel(40, 35, 1)])
@@ -318,10 +365,10 @@ def test_times_that_are_none(tmp_path, far, utc):
     run = imported(tmp_path, rows, utc=utc)
     counted = {(drop.kind, drop.unit): drop.count for drop in run.drops}
     assert counted == {
-        (DropKind.DROPPED_EVENTS, "commands"): 1,
         (DropKind.DROPPED_EVENTS, "events"): 1,
         (DropKind.UNCLOSED_SLICE, "events"): 1,
     }
+    assert [(note.rule, note.count, note.total) for note in run.info.health] == [("no_time", 1, 2)]
     assert run.commands.filter(pl.col("device") == "cuda:0").height == 1
 
 
@@ -382,7 +429,7 @@ def test_what_is_no_export_of_work(tmp_path):
     with pytest.raises(InputError, match="nsys export --type sqlite"):
         import_trace(report, tmp_path / "traces")
     with pytest.raises(InputError, match="holds no kernel"):
-        import_trace(export(tmp_path, [Call(0, 5, 1)]), tmp_path / "traces")
+        import_trace(export(tmp_path, [Call(0, 5, 1, "cudaMalloc")]), tmp_path / "traces")
     assert not list((tmp_path / "traces").glob("*"))
 
 

@@ -384,6 +384,19 @@ def test_a_node_that_does_not_fit_into_its_run_is_counted(length, noted, tmp_pat
     assert any(line.startswith("Set aside   1 node on cpu:0") for line in lines) == bool(noted)
 
 
+@pytest.mark.parametrize("keys", [("dur",), ("ts",), ("ts", "dur")])
+def test_nodes_without_a_time_are_counted(keys, tmp_path):
+    """Two of nine nodes: they are in no figure, and how long the device was busy is not known."""
+    events = [node(f"n{at}", 1_000 + 10 * at, 8) for at in range(9)]
+    for one in events[3:5]:
+        for key in keys:
+            del one[key]
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events, run(999, 100)))
+    assert health(loaded) == [("unfinished", "cpu:0", 2, 9)]
+    assert loaded.drops == ()
+    assert len(loaded.commands) == 7
+
+
 @pytest.mark.parametrize(("length", "noted"), [(100, 0), (100_000, 1)])
 def test_a_run_that_goes_on_during_the_next_one_ends_with_its_last_node(length, noted, tmp_path):
     """The second of three runs of one thread, each of nine nodes; of another thread one runs all

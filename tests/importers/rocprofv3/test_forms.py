@@ -161,6 +161,20 @@ def test_ranges_that_are_named_are_calls(form, tmp_path):
         import_trace(path, tmp_path / "traces", options={"submodules": "dit"})
 
 
+@pytest.mark.parametrize("form", ["json", "csv of ROCm 6", "rocpd, times by id"])
+def test_launches_without_any_work_are_times_of_the_host(form, tmp_path):
+    """A recording without --kernel-trace: the calls are there, with the times of their ranges."""
+    marks = [Mark(1_000, 1_500, "text_encoder"), Mark(2_000, 2_900, "vae.decode")]
+    calls = [Call(begin, begin + 5, begin) for begin in (1_010, 2_010, 2_110)]
+    run = imported(form, tmp_path, Told([], calls, marks=marks))
+    (note,) = run.info.health
+    assert (note.rule, note.count, note.worst in ("MI0, MI1", "")) == ("host_only", 3, True)
+    assert run.calls.select(pl.col("submodule", "device").cast(str), "duration_ns").rows() == [
+        ("text_encoder", "cpu:0", 500),
+        ("vae", "cpu:0", 900),
+    ]
+
+
 @every_form
 def test_nothing_of_the_machine_is_copied(form, bundles):
     """Host, command and environment of the recording are not in the bundle."""

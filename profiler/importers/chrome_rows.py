@@ -65,6 +65,7 @@ class Row(msgspec.Struct, gc=False):
     id: Scalar = None
     args: RowArgs | None = None
     id2: Ids | None = None
+    scope: Scalar = None
 
     @property
     def start_ns(self) -> int:

@@ -116,9 +116,9 @@ class _ChromeTrace:
     health: tuple[HealthNote, ...]
 
 
-_Lane = tuple[Scalar, Scalar, str | None]
-"""What an end has in common with its begin: process and thread; or process, id and category, for an
-id of all processes without the process."""
+_Lane = tuple[Scalar, Scalar, tuple[str, Scalar] | None]
+"""What an end has in common with its begin: process and thread; or process, id, category and scope,
+for an id of all processes without the process."""
 
 
 def _chrome_trace(path: Path) -> _ChromeTrace:
@@ -165,9 +165,9 @@ def _lane(row: Row) -> _Lane:
     if row.ph in _THREAD:
         return row.pid, row.tid, None
     if row.id2 is not None and row.id2.shared is not None:
-        return None, f"id {row.id2.shared}", row.cat
+        return None, f"id {row.id2.shared}", (row.cat, row.scope)
     local = row.id if row.id2 is None or row.id2.local is None else row.id2.local
-    return row.pid, f"id {local}", row.cat
+    return row.pid, f"id {local}", (row.cat, row.scope)
 
 
 _Trace = TraceColumns | _ChromeTrace

@@ -368,13 +368,14 @@ def _lengths(run):
     ("first", "second", "lengths"),
     [
         ({"cat": "A", "id": 1}, {"cat": "B", "id": 1}, [5_000, 8_000]),
+        ({"id": 1, "scope": "A"}, {"id": 1, "scope": "B"}, [5_000, 8_000]),
         ({"id2": {"local": "0x1"}}, {"id2": {"local": "0x2"}}, [5_000, 8_000]),
         ({"id2": {"local": 1}}, {"id2": {"local": 1}, "pid": 2}, [5_000, 8_000]),
         ({"id2": {"global": 1}}, {"id2": {"global": 1}, "pid": 2}, [4_000, 9_000]),
         ({"id": 1}, {"id": 1}, [4_000, 9_000]),
     ],
 )
-def test_async_events_end_by_category_and_id(first, second, lengths, tmp_path):
+def test_async_events_end_by_category_id_and_scope(first, second, lengths, tmp_path):
     """The first begins at 0 µs and the second at 1; an end at 5 µs has the id of the first, one at
     9 µs that of the second. Events of one id are nested, in all processes if the id is global."""
     ends = [("b", first, 0), ("b", second, 1), ("e", first, 5), ("e", second, 9)]

@@ -275,7 +275,11 @@ def weakly(owner: Any) -> Callable[[], Any]:
 
 
 def _change_class(owner: Any, new: type) -> None:
-    object.__setattr__(owner, "__class__", new)  # frozen dataclasses refuse it on themselves
+    try:
+        object.__setattr__(owner, "__class__", new)  # frozen dataclasses refuse it on themselves
+    except AttributeError as error:  # a property of its class, as mocks have
+        let_pass(error)
+        raise TypeError(str(error)) from error
 
 
 def _method_wrapper(base: type, name: str, methods: _Methods) -> Callable[..., Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,28 @@ class Shy(ToyPipeline):
     def image_encoder(self):
         if self.shy:
             raise RuntimeError("not now")
+
+
+def test_mocks_keep_the_calls_of_the_script_alone(tmp_path):
+    """A mock in a pipeline has every method, but is no submodule: the others are recorded, and it
+    notes what it would without us."""
+    clock = FakeClock()
+    pipeline = ToyPipeline(clock)
+    ids = np.zeros((1, 77), np.int64)
+    vae = pipeline.vae = mock.create_autospec(pipeline.vae)
+    vae.decode.return_value = ids
+    tokenizer = pipeline.tokenizer = mock.Mock(return_value=ids)
+    upscaler = pipeline.upscaler = mock.MagicMock()
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as run:
+        pipeline(num_inference_steps=1)
+    assert vae.mock_calls == [mock.call.decode(mock.ANY)]
+    assert tokenizer.mock_calls == [mock.call("a cat")] * 2
+    assert upscaler.mock_calls == []
+    assert pipeline.tokenizer is tokenizer
+    loaded = profiler.load(run.path)
+    encoders = ["text_encoder", "text_encoder_2", "text_encoder_3"]
+    assert loaded.calls["submodule"].to_list() == [*encoders, *encoders, "transformer"]
+    assert not loaded.drops
 
 
 class Odd:

@@ -1,10 +1,12 @@
-"""What a script may contain: a class of tensors and a mode that note what torch calls, a model that
-gets its shape in its first call, an exit function of C (of status 1: it prints there), forked
-children that end by themselves, and an exception that fails to say its text."""
+"""What a script may contain: a class of tensors and a mode that note what torch calls, models that
+get their shape in their first call, cannot be hashed, or are a mock, an exit function of C (of
+status 1: it prints there), forked children that end by themselves, and an exception that fails to
+say its text."""
 
 import ctypes
 import os
 import sys
+from unittest import mock
 
 import torch
 from torch import nn
@@ -21,6 +23,13 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.b(self.a(x))
+
+
+class Equal(Net):
+    __hash__ = None
+
+    def __eq__(self, other):
+        return isinstance(other, Equal)
 
 
 noted = []
@@ -56,9 +65,12 @@ def child(end):
 
 
 net, lazy, x = Net(lambda: nn.Linear(4, 4)), Net(lambda: nn.LazyLinear(4)), torch.ones(2, 4)
+equal, mocked = Equal(lambda: nn.Linear(4, 4)), mock.create_autospec(net)
 with torch.no_grad():
     for _ in range(2):
-        print(float(lazy(x).sum()), float(net(x).sum()))
+        print(float(lazy(x).sum()), float(net(x).sum()), float(equal(x).sum()))
+    mocked("x")
+    print(mocked.mock_calls)
     net(x.as_subclass(Noted))
     print(noted)
     with Counting() as mode:

@@ -8,6 +8,7 @@ imports nothing and calls nothing of the pipeline.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -96,7 +97,7 @@ def held(pipeline: Any) -> Iterator[Held]:
     for name, value in own.items():
         if isinstance(value, (Mapping, list, tuple)):
             collections.append((name, value))
-        elif not isinstance(value, _PLAIN):
+        elif not isinstance(value, _PLAIN) and not is_mock(value):
             yield Held(name, name, None, value)
     for name, collection in collections:
         if not name.startswith("_"):
@@ -111,15 +112,24 @@ def _in_collection(name: str, collection: Any) -> Iterator[Held]:
             yield Held(str(key) if named else f"{name}_{key}", name, key, value)
 
 
+def is_mock(value: Any) -> bool:
+    """Whether `value` is one of `unittest.mock`: it has every method, and keeps each call of one
+    for the script."""
+    mocks = getattr(sys.modules.get("unittest.mock"), "NonCallableMock", None)
+    return mocks is not None and issubclass(type(value), mocks)
+
+
 def is_scheduler(value: Any) -> bool:
     """Whether `value` steps through a schedule."""
-    return callable(getattr(value, "step", None)) and any(hasattr(value, n) for n in _SCHEDULE)
+    steps = callable(getattr(value, "step", None)) and not is_mock(value)
+    return steps and any(hasattr(value, n) for n in _SCHEDULE)
 
 
 def schedulers(pipeline: Any) -> dict[str, Any]:
     """The schedulers that a pipeline holds, by name; one named scheduler comes first."""
     own = getattr(pipeline, "scheduler", None)
-    found = {"scheduler": own} if callable(getattr(own, "step", None)) else {}
+    steps = callable(getattr(own, "step", None)) and not is_mock(own)
+    found = {"scheduler": own} if steps else {}
     for one in held(pipeline):
         known = one.key is not None or any(one.value is other for other in found.values())
         if not known and is_scheduler(one.value):

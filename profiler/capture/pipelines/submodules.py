@@ -33,6 +33,7 @@ from profiler.capture.pipelines.discovery import (
     held,
     holds_components,
     is_executed,
+    is_mock,
     is_scheduler,
     schedulers,
     submodules,
@@ -443,7 +444,7 @@ def owner_of(pipeline: Any, entry: Entry) -> Any:
 
 def _has(pipeline: Any, entry: Entry) -> bool:
     owner = getattr(pipeline, entry.submodule, None)
-    if owner is None or not callable(getattr(owner, entry.method, None)):
+    if owner is None or is_mock(owner) or not callable(getattr(owner, entry.method, None)):
         return False
     if entry.part and getattr(owner, entry.part, owner) is None:  # a VAE without encoder
         return backend_of(owner).whole

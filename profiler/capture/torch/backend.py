@@ -587,7 +587,7 @@ class ScriptModules:
             scripts = {id(module) for module in self._process.held(graphs, caller)}
             new = [module for module in new if not _is_graph(module) or id(module) in scripts]
         held = {id(below) for module in self._known for below in module.modules()}
-        roots = [module for module in outermost(new) if id(module) not in held]
+        roots = [one for one in outermost(new) if id(one) not in held and _is_listed(one)]
         self._known.update(roots)
         found = [module for root in roots for module in _whole_modules(root)]
         small = [module for root in roots for module in _small_modules(root)]
@@ -595,6 +595,16 @@ class ScriptModules:
             self._process.use_parts(found, caller)
         if small:
             self._process.pass_over(small, caller)
+
+
+def _is_listed(module: Any) -> bool:
+    """Whether torch can list a module's parts, which must be hashable for that; says so if not."""
+    try:
+        return bool([*module.modules()])
+    except TypeError as error:
+        let_pass(error)
+        notice(f"{type(module).__name__} is not recorded: {error}")
+        return False
 
 
 def _is_compilers(module: Any) -> bool:

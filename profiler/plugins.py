@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from itertools import islice
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -46,18 +47,33 @@ def let_pass(error: BaseException) -> None:
     handler's `TimeoutError` is an `OSError` to code that writes a file). Do nothing for an error of
     the running code: ours, a library's, or of a user's property that only we read.
 
+    Causes are also exceptions that the running code was handling when it raised another; not those
+    that the user's program was handling when it called us.
+
     A function was called by an interruption if one of its arguments is the frame that it
     interrupts, as for signal handlers and trace functions. An exception set by another thread
     (`PyThreadState_SetAsyncExc`) has no such frame; it also has no arguments, and there is no
     `raise` where it occurred. Exceptions with arguments from handlers in C are not detected.
     """
-    found: BaseException | None = error
-    for _ in range(_CAUSES):
-        if found is None:
-            return
-        if not isinstance(found, Exception) or interrupts(found):
-            raise found
-        found = found.__cause__
+    found: list[BaseException] = [error]
+    for one in islice(found, _CAUSES):
+        if not isinstance(one, Exception) or interrupts(one):
+            raise one
+        if one.__cause__ is not None:
+            found.append(one.__cause__)
+        context = one.__context__
+        if isinstance(context, Exception | KeyboardInterrupt) and not _is_handled_above(context):
+            found.append(context)
+
+
+def _is_handled_above(error: BaseException) -> bool:
+    """Whether a frame above the one that calls `let_pass` is handling `error`: its traceback begins
+    in that frame."""
+    frame = sys._getframe(2).f_back  # noqa: SLF001 - inspect's does more
+    handles = error.__traceback__.tb_frame if error.__traceback__ is not None else None
+    while frame is not None and frame is not handles:
+        frame = frame.f_back
+    return frame is not None
 
 
 def interrupts(error: BaseException) -> bool:

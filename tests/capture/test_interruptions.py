@@ -143,6 +143,30 @@ def test_a_handlers_timeout_is_no_error_of_the_disk(tmp_path: Path):
         let_pass(found.value)
 
 
+@pytest.mark.parametrize("suppressed", [True, False])
+def test_an_interruption_that_a_library_raises_another_error_for(suppressed):
+    """It is what the library was handling, with or without `from None`. What the script itself is
+    handling when our code fails is no interruption of that code."""
+
+    def library():
+        try:
+            alarm()
+        except TimeIsUp:
+            if suppressed:
+                raise ValueError("no data") from None
+            int("x")
+
+    with handled(lambda: TimeIsUp("late")):
+        with pytest.raises(ValueError) as found:  # noqa: PT011 - of either text
+            library()
+        with pytest.raises(TimeIsUp, match="late"):
+            let_pass(found.value)
+        try:
+            alarm()
+        except TimeIsUp:
+            assert not passed(lambda: int("x"))
+
+
 def last_calls(recorder):
     """What was recorded of the last pipeline call."""
     last = recorder.pipelines[-1]

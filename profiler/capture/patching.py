@@ -90,13 +90,14 @@ def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs:
 
 
 class _Wrapper:
-    """Replaces the method `original` in an instance. A copy or pickle of the instance gets the
-    original."""
+    """Replaces the method `original` in an instance, whose `own` it was or its class's. A deep copy
+    or pickle of the instance gets the original."""
 
-    def __init__(self, original: Callable[..., Any], arounds: _Arounds) -> None:
+    def __init__(self, original: Callable[..., Any], arounds: _Arounds, *, own: bool) -> None:
         functools.update_wrapper(self, original)
         self.original = original
         self.arounds = arounds
+        self.own = own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.arounds.call(self.original, args, kwargs)
@@ -106,6 +107,17 @@ class _Wrapper:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reduced_to(self.original)
+
+
+def leave_shallow_copy(copied: Any) -> None:
+    """Give a shallow copy of an instance its own methods: it got the wrappers, which would run
+    those of the instance."""
+    own = attributes(copied)
+    for name, value in [(name, value) for name, value in own.items() if type(value) is _Wrapper]:
+        if value.own:
+            own[name] = value.original
+        else:
+            del own[name]
 
 
 def wraps_method(value: Any, function: Any) -> bool:
@@ -172,7 +184,8 @@ class Wraps:
     def _around_function(self, owner: Any, name: str, around: Around) -> None:
         wrapper = vars(owner).get(name)
         if not isinstance(wrapper, _Wrapper):
-            wrapper = _Wrapper(_without_detour(getattr(owner, name)), _Arounds())
+            original = _without_detour(getattr(owner, name))
+            wrapper = _Wrapper(original, _Arounds(), own=name in vars(owner))
             wrapper.arounds.restore = _set(owner, name, wrapper)
         arounds, here = wrapper.arounds, weakly(wrapper)
         weak = weakly(owner)

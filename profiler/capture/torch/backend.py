@@ -354,6 +354,9 @@ class Torch(Backend):
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
         """Wrap a method on the instance; the wrapper does nothing while torch compiles through
         it."""
+        from profiler.capture.torch.modules import SHALLOW_COPIES
+
+        SHALLOW_COPIES.watch(wraps)
         wraps.around(*_holder(owner, name), transparent(around))
 
     def executed_kinds(self) -> Sequence[type]:

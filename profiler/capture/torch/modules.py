@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import functools
 import inspect
 import os
 import sys
@@ -20,13 +21,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from profiler.capture.patching import Wraps, is_function
+from profiler.capture.patching import ClassPatches, Wraps, is_function, leave_shallow_copy
 from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
 from profiler.capture.torch.model_settings import child, packed_shapes
 from profiler.capture.torch.script_profilers import PROFILERS
@@ -44,6 +44,48 @@ def outermost(modules: Iterable[Any]) -> list[Any]:
     by_id = {id(module): module for module in modules}
     children = {id(child) for module in by_id.values() for child in module._modules.values()}  # noqa: SLF001
     return [module for key, module in by_id.items() if key not in children]
+
+
+# --- Copies of modules whose methods are wrapped: a shallow copy, such as a replica of
+# DataParallel, gets its module's attributes, and with them the wrappers.
+
+
+class _ShallowCopies:
+    """Patches what fills shallow copies, while methods of modules are wrapped."""
+
+    def __init__(self) -> None:
+        self._patches = ClassPatches()
+        self._users: weakref.WeakSet[Wraps] = weakref.WeakSet()
+
+    def watch(self, wraps: Wraps) -> None:
+        """Watch for copies until `wraps` is undone."""
+        from torch.nn import Module
+
+        self._users.add(wraps)
+        if not self._patches:
+            for name in ("__setstate__", "_replicate_for_data_parallel"):
+                self._patches.replace(Module, name, _leaving(vars(Module)[name]))
+        wraps.on_undo(lambda: self._leave(wraps))
+
+    def _leave(self, wraps: Wraps) -> None:
+        self._users.discard(wraps)
+        if not self._users:
+            self._patches.undo()
+
+
+SHALLOW_COPIES = _ShallowCopies()
+
+
+def _leaving(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, after which the copy that it fills or returns has no wrappers."""
+
+    @functools.wraps(original)
+    def method(module: Any, *args: Any) -> Any:
+        made = original(module, *args)
+        leave_shallow_copy(module if made is None else made)
+        return made
+
+    return method
 
 
 # --- Memory allocated by torch over time, from the allocations that a session recorded.
@@ -659,7 +701,7 @@ def _called_by(kind: Any, name: str, found: set[str]) -> set[str]:
     return found
 
 
-@lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=512)
 def _public_methods(kind: Any) -> tuple[str, ...]:
     """The public methods that classes outside torch define, sorted by name."""
     names = set()
@@ -706,7 +748,7 @@ def _class_of(module: Any) -> Any:
     return type(module)
 
 
-@lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=512)
 def _all_methods(kind: Any) -> frozenset[str]:
     """Names of the methods that classes outside torch define, except those that are hooked
     anyway."""
@@ -734,7 +776,7 @@ def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> boo
     return last == "forward" or _calls_child(owner, last, depth + 1)
 
 
-@lru_cache(maxsize=4_096)
+@functools.lru_cache(maxsize=4_096)
 def _called(function: Any) -> tuple[tuple[str, ...], ...]:
     """The calls of a method on `self`, as attribute paths, including children that it loops over
     and calls. Empty without its source."""

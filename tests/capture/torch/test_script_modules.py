@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import pickle
 import subprocess
 import sys
 import threading
@@ -360,13 +362,32 @@ def test_what_runs_before_a_pipelines_first_call_is_not_seen(tmp_path):
     assert len(profiler.load(tmp_path / "mine").calls) == 1
 
 
+class Codec(Net):
+    """A module with further ways into it, and a setting that is no weight."""
+
+    scale = 1.0
+
+    def encode(self, x):
+        return self.a(x) * self.scale
+
+    def decode(self, x):
+        return self.b(self.a(x)) * self.scale
+
+
 def test_a_copy_of_a_hooked_module_is_not_recorded(tmp_path):
-    """A known limit (docs/known-limits.md), of copies of both kinds; they compute as before."""
-    net, x = Net(), torch.ones(1, 4)
-    with profiler.profile({"net": net}, out=tmp_path, ops="none") as recorded:
-        expected = net(x)
-        for copied in (copy.copy(net), copy.deepcopy(net)):
+    """A known limit (docs/known-limits.md), of copies and pickles of every kind and the replicas of
+    DataParallel; they compute by their own settings, with their own methods."""
+    codec, x = Codec(), torch.ones(1, 4)
+    codec.encode = replaced = functools.partial(Codec.encode, codec)
+    with profiler.profile({"codec": codec}, out=tmp_path, ops="none") as recorded:
+        expected = codec(x)
+        shallow = [copy.copy(codec), codec._replicate_for_data_parallel()]
+        assert [one.encode for one in shallow] == [replaced] * 2
+        for copied in (*shallow, copy.deepcopy(codec), pickle.loads(pickle.dumps(codec))):
+            copied.scale = 2.0
             assert torch.equal(copied(x), expected)
+            assert torch.equal(copied.decode(x), 2 * expected)
+    assert vars(codec)["encode"] is replaced
     assert len(profiler.load(recorded.path).calls) == 1
 
 

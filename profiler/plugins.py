@@ -59,11 +59,9 @@ def let_pass(error: BaseException) -> None:
     for one in islice(found, _CAUSES):
         if not isinstance(one, Exception) or interrupts(one):
             raise one
-        if one.__cause__ is not None:
-            found.append(one.__cause__)
         context = one.__context__
-        if isinstance(context, Exception | KeyboardInterrupt) and not _is_handled_above(context):
-            found.append(context)
+        own = isinstance(context, Exception | KeyboardInterrupt) and not _is_handled_above(context)
+        found += filter(None, (one.__cause__, context if own else None))
 
 
 def _is_handled_above(error: BaseException) -> bool:

@@ -297,7 +297,7 @@ class Backend:
         if name not in attributes(owner) and is_function(getattr(owner, name)):
             try:
                 wraps.around_method(owner, name, around)
-            except TypeError as error:  # its class cannot be changed
+            except (TypeError, AttributeError) as error:  # its class cannot be changed
                 let_pass(error)
             else:
                 return

@@ -89,14 +89,14 @@ def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs:
     return around(original, args, kwargs)
 
 
-class _Wrapper:
+class Wrapper:
     """Replaces the method `original` in an instance, whose `own` it was or its class's. A deep copy
     or pickle of the instance gets the original."""
 
-    def __init__(self, original: Callable[..., Any], arounds: _Arounds, *, own: bool) -> None:
+    def __init__(self, original: Callable[..., Any], *, own: bool) -> None:
         functools.update_wrapper(self, original)
         self.original = original
-        self.arounds = arounds
+        self.arounds = _Arounds()
         self.own = own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -109,20 +109,9 @@ class _Wrapper:
         return _reduced_to(self.original)
 
 
-def leave_shallow_copy(copied: Any) -> None:
-    """Give a shallow copy of an instance its own methods: it got the wrappers, which would run
-    those of the instance."""
-    own = attributes(copied)
-    for name, value in [(name, value) for name, value in own.items() if type(value) is _Wrapper]:
-        if value.own:
-            own[name] = value.original
-        else:
-            del own[name]
-
-
 def wraps_method(value: Any, function: Any) -> bool:
     """Whether `value` replaces the method `function` of an instance, and nothing else."""
-    return isinstance(value, _Wrapper) and getattr(value.original, "__func__", None) is function
+    return isinstance(value, Wrapper) and getattr(value.original, "__func__", None) is function
 
 
 class _CallableProxy:
@@ -177,15 +166,14 @@ class Wraps:
             return
         try:
             self.around_method(original, "__call__", around)
-        except TypeError as error:  # its class cannot be changed
+        except (TypeError, AttributeError) as error:  # its class cannot be changed
             let_pass(error)
             self._replace(owner, name, _CallableProxy(original, around))
 
     def _around_function(self, owner: Any, name: str, around: Around) -> None:
         wrapper = vars(owner).get(name)
-        if not isinstance(wrapper, _Wrapper):
-            original = _without_detour(getattr(owner, name))
-            wrapper = _Wrapper(original, _Arounds(), own=name in vars(owner))
+        if not isinstance(wrapper, Wrapper):
+            wrapper = Wrapper(_without_detour(getattr(owner, name)), own=name in vars(owner))
             wrapper.arounds.restore = _set(owner, name, wrapper)
         arounds, here = wrapper.arounds, weakly(wrapper)
         weak = weakly(owner)
@@ -203,7 +191,7 @@ class Wraps:
 
         Python looks `__call__` up on the type, so an attribute of the instance cannot do it; a
         subclass changes this object only, keeps `isinstance` results, and creates no reference
-        cycle. Raises TypeError if the class of `owner` cannot be changed.
+        cycle. Raises TypeError if the class of `owner` cannot be changed, AttributeError of a mock.
         """
         known = _methods_of(owner)
         methods = _Methods(owner) if known is None else known
@@ -275,7 +263,7 @@ def attributes(owner: Any) -> dict[str, Any]:
 
 def is_function(value: Any) -> bool:
     """Whether `value` is a function or method, not an object that can be called."""
-    return inspect.isroutine(value) or isinstance(value, (functools.partial, _Wrapper))
+    return inspect.isroutine(value) or isinstance(value, (functools.partial, Wrapper))
 
 
 def weakly(owner: Any) -> Callable[[], Any]:
@@ -288,11 +276,7 @@ def weakly(owner: Any) -> Callable[[], Any]:
 
 
 def _change_class(owner: Any, new: type) -> None:
-    try:
-        object.__setattr__(owner, "__class__", new)  # frozen dataclasses refuse it on themselves
-    except AttributeError as error:  # a property of its class, as mocks have
-        let_pass(error)
-        raise TypeError(str(error)) from error
+    object.__setattr__(owner, "__class__", new)  # frozen dataclasses refuse it on themselves
 
 
 def _method_wrapper(base: type, name: str, methods: _Methods) -> Callable[..., Any]:
@@ -321,7 +305,7 @@ def call_wrapped(
     wrapper, methods = attributes(owner).get(name), _methods_of(owner)
     arounds = methods.get(name) if methods is not None else None
     if arounds is None:
-        arounds = wrapper.arounds if isinstance(wrapper, _Wrapper) else _Arounds()
+        arounds = wrapper.arounds if isinstance(wrapper, Wrapper) else _Arounds()
     return arounds.call(functools.partial(original, owner), args, kwargs)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.capture.patching import ClassPatches, Wraps, is_function, leave_shallow_copy
+from profiler.capture.patching import ClassPatches, Wrapper, Wraps, attributes, is_function
 from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
 from profiler.capture.torch.model_settings import child, packed_shapes
 from profiler.capture.torch.script_profilers import PROFILERS
@@ -82,7 +82,13 @@ def _leaving(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(module: Any, *args: Any) -> Any:
         made = original(module, *args)
-        leave_shallow_copy(module if made is None else made)
+        own = attributes(module if made is None else made)
+        for name, value in [*own.items()]:
+            if isinstance(value, Wrapper):
+                if value.own:
+                    own[name] = value.original
+                else:
+                    del own[name]
         return made
 
     return method

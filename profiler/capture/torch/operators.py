@@ -12,16 +12,18 @@ untraced call, so that the call runs without profiling.
 from __future__ import annotations
 
 import mmap
+import sys
 import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from profiler.capture.backend import Mark
 from profiler.capture.calls import (
     HostCommands,
     Invocation,
@@ -191,6 +193,69 @@ def _count(results: Any) -> int:
         results.save(str(path))
         events = session_events(read_kineto(path))
     return len(events.rows_of(Activity.OPERATOR, Activity.ANNOTATION)) // _RUNS
+
+
+# --- Marks in the streams of GPUs: CUDA events, under that name for AMD, too.
+#
+# `torch.cuda.Event`: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html; times
+# have a resolution of 0.5 µs (`cudaEventElapsedTime`), and are in ms as a float of seven digits.
+
+
+_GPU = "cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """A `torch.cuda.Event` that was recorded in a stream."""
+
+    event: Any
+
+    def passed(self) -> bool:
+        """Whether the stream has reached the event."""
+        return bool(self.event.query())
+
+    def since_ns(self, earlier: Mark) -> int:
+        """The time in ns since another event of its device."""
+        if not isinstance(earlier, EventMark):
+            raise TypeError("a mark of another kind")
+        return round(float(earlier.event.elapsed_time(self.event)) * 1e6)
+
+
+class StreamMarks:
+    """Puts marks into this thread's current stream of a GPU; `cuda` is `torch.cuda`. It is not used
+    before CUDA is started, nor while a graph is captured: the event would become a part of the
+    graph, and a query would invalidate the capture."""
+
+    def __init__(self, cuda: Any = None) -> None:
+        self._cuda = cuda
+
+    def ready(self, device: str) -> bool:
+        """Whether the device is a GPU whose stream is not being captured."""
+        kind, _, index = device.partition(":")
+        if kind != _GPU or not index.isdecimal():
+            return False
+        if self._cuda is None:
+            self._cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if self._cuda is None or not self._cuda.is_initialized():
+            return False
+        with self._cuda.device(int(index)):
+            return not self._cuda.is_current_stream_capturing()
+
+    def mark(self, device: str) -> EventMark:
+        """Record an event behind all work launched on the stream."""
+        event = self._cuda.Event(enable_timing=True)
+        with self._cuda.device(_index(device)):
+            event.record()
+        return EventMark(event)
+
+    def empty(self, device: str) -> bool:
+        """Whether the stream is idle."""
+        with self._cuda.device(_index(device)):
+            return bool(self._cuda.current_stream().query())
+
+
+def _index(device: str) -> int:
+    return int(device.partition(":")[2])
 
 
 # --- Operators and kernels of torch submodules, through torch.profiler.

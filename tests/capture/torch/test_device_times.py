@@ -11,7 +11,7 @@ import profiler
 from profiler.analysis.finding_text import works_behind
 from profiler.capture import FakeClock, Invocation
 from profiler.capture.recorder import DeviceTimes
-from profiler.capture.torch.backend import StreamMarks
+from profiler.capture.torch.operators import StreamMarks
 from profiler.trace import read_journal
 from tests.capture.torch.queues import Gpus
 from tests.capture.toy import ToyPipeline

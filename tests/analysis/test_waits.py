@@ -10,6 +10,7 @@ import pytest
 from profiler.analysis.activity import waits_of
 from profiler.tools.sources import load
 from tests.analysis.asked import asked
+from tests.importers.kineto.traces import Trace
 from tests.runs import Command, make_call, make_run, make_span
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -81,3 +82,21 @@ def spent_in(work: list[tuple[int, int]], tile: tuple[int, int]) -> int:
         idle += max(start - at, 0)
         at = max(at, until)
     return idle + max(end - at, 0)
+
+
+@pytest.mark.parametrize(
+    ("fill", "launch_ns", "lost_ns"),
+    [("cudaMemset", 5_195_000, 0), ("hipMemset", 150_000, 5_000_000)],
+)
+def test_a_slow_fill_of_cuda_is_no_wait_for_the_device(fill, launch_ns, lost_ns, tmp_path):
+    """It returns at once by its documentation, so the host loaded or set up something; hipMemset
+    waits, and what it waited for is not in the trace."""
+    trace = Trace()
+    trace.module("Transformer_0", 0, 5_400)
+    trace.kernel("first", 10, 100, launched=5)
+    trace.event("cuda_runtime", fill, 150, 5_010, correlation=77)
+    place = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+    trace.event("gpu_memset", "Memset (Device)", 5_150, 5, correlation=77, **place)
+    trace.kernel("last", 5_200, 100, launched=5_165)
+    (row,) = asked(trace.imported(tmp_path)).idle.rows(named=True)
+    assert (row["launch_ns"], row["unrecorded_ns"]) == (launch_ns, lost_ns)

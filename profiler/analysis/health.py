@@ -199,6 +199,15 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
             "the start of the next one on their thread: they end with their last node"
         },
     ),
+    HealthRule.RANGE: _Sentence(
+        "Set aside",
+        "{ranges} of the host recorded as ending after the one that it began in, or after the "
+        "recording ({worst}): its call is in no figure",
+        {
+            HealthAction.SHORTENED: "{ranges} of the host recorded as running past the next of its "
+            "name, or past the one that it began in; {worst}; shortened"
+        },
+    ),
     HealthRule.NO_LENGTH: _Sentence(
         "Set aside", "{kernels} on {device} recorded with a length of 0; {effect}"
     ),
@@ -377,7 +386,7 @@ def _values(note: HealthNote) -> dict[str, str]:
     launches = said("{count} launches", count=count(note.count))
     if note.count == 1:
         launches = said("1 launch")
-    nouns = ("kernel", "command", "event", "node", "operator")
+    nouns = ("kernel", "command", "event", "node", "operator", "range")
     clock = note.rule is HealthRule.CLOCK
     lost_calls = said(", {calls} no work at all: not in medians", calls=counted(note.calls, "call"))
     aside = said("busy time and idle causes there are not known")
@@ -434,6 +443,7 @@ SENTENCES: Sentences = {
         HealthRule.NO_TIME: "has no time",
         HealthRule.NEGATIVE: "ends before its start",
         HealthRule.UNFINISHED: "never ended",
+        HealthRule.RANGE: "range that is too long",
         HealthRule.NO_LENGTH: "has no length",
         HealthRule.TOO_SHORT: "shorter than any kernel",
         HealthRule.LATE_CLOCK: "begins long after its launch",

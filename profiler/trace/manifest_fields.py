@@ -237,6 +237,7 @@ class HealthRule(StrEnum):
     TOO_SHORT = "too_short"  # kernels that take less time than any does
     TWICE = "twice"
     NOT_NESTED = "not_nested"  # nodes that end after their run, or after one that they lie in
+    RANGE = "range_too_long"  # of the host: past the range around it, or the recording's end
     ELSEWHERE = "elsewhere"  # work that names another device than it is listed under
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one

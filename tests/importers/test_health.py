@@ -22,6 +22,7 @@ from profiler.kineto.trace_file import read_kineto
 from profiler.tools.sources import load
 from profiler.trace.manifest_fields import HealthRule
 from tests.corpus import CORPUS, needs_corpus
+from tests.importers.kineto.traces import Trace
 
 DAMAGED = CORPUS / "damaged"
 BASE = DAMAGED / "00_base_correct.json"
@@ -239,6 +240,50 @@ def test_a_file_that_has_all_twice_is_read_once(tmp_path, pid):
     healthy = load(import_trace(BASE, tmp_path / "traces"))
     for name in ("submodule", "start_ns", "duration_ns"):
         assert run.calls[name].cast(str).equals(healthy.calls[name].cast(str))
+
+
+@pytest.mark.parametrize(
+    ("place", "action"), [(0, "set_aside"), (3, "shortened"), (5, "set_aside")]
+)
+def test_a_range_that_cannot_be_so_long_is_no_call(place, action, analysis_of, tmp_path):
+    """Of a text encoder, four iterations and a decoder one is 1.6 s too long and would contain what
+    follows. An iteration is as long as the others; one alone of its name is left out."""
+    trace = json.loads(BASE.read_text())
+    ranges = [one for one in trace["traceEvents"] if one.get("cat") == "user_annotation"]
+    ranges[place]["dur"] += 1_600_000
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    analysis, twin = analyze(load(import_trace(path, tmp_path / "traces"))), analysis_of(BASE)
+    (note,) = analysis.inputs.run.info.health
+    assert (str(note.rule), str(note.action), note.count) == ("range_too_long", action, 1)
+    assert note.worst == ranges[place]["name"]
+    found, true = (one.accounting.end_to_end_ns for one in (analysis, twin))
+    assert found == pytest.approx(true, rel=0.01)
+    calls, left = (one.submodules.select("submodule", "calls").rows() for one in (analysis, twin))
+    alone = [(note.worst, 1)] if action == "set_aside" else []
+    assert sorted(calls + alone) == sorted(left)
+    assert figures(analysis)[2] == pytest.approx(figures(twin)[2], rel=0.01) or alone
+
+
+@pytest.mark.parametrize("apart", [0, 5_000])
+def test_ranges_of_a_thread_do_not_cross(apart, tmp_path):
+    """Of five ranges in one around them, each with an operator, the third ends after that; of
+    another thread a range may. The recording goes on for a minute."""
+    trace = Trace()
+    trace.event("user_annotation", "pipeline", 0, 1_000)
+    for number in range(5):
+        length = 2_000_000 if number == 2 and not apart else 90
+        trace.event("user_annotation", f"part {number}", 10 + 100 * number, length)
+        trace.op("aten::mm", 20 + 100 * number, 60)
+    trace.event("user_annotation", "part 7", 500, 2_000_000, tid=2)
+    trace.op("aten::mm", 60_000_000, 60)
+    read = checked_trace(read_kineto(trace.write(tmp_path)))
+    found = [(str(one.rule), one.count, one.worst, one.usual_ns) for one in read.health]
+    assert found == ([] if apart else [("range_too_long", 1, "part 2", 90_000)])
+    rows = read.rows_of("user_annotation")
+    lengths = [1_000_000, *[90_000] * 5, 2_000_000_000]
+    lengths[3] = 100_000 if not apart else 90_000  # to the next one
+    assert read.duration_ns[rows].tolist() == lengths
 
 
 @pytest.mark.parametrize("value", [None, "NaN"])

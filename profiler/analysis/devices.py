@@ -477,6 +477,7 @@ RULES = (
 
 _MOST = 3  # devices that have a line each
 _WORTH = 0.005  # of the end-to-end time: causes that are named
+_OTHERS = 2  # as many are, beside being launch-bound
 _CAUSES: Mapping[str, Said] = {
     "launch_ns": said("launch-bound {share}"),
     "unknown_cause_ns": said("cause not recorded {share}"),
@@ -539,14 +540,14 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
 
 def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
     """Return the causes of idle time: launch-bound first, however small, unless it is unknown; then
-    the others that are worth naming, the largest first."""
+    the largest of the others that are worth naming."""
     first = "launch_ns"
     others = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
     others.sort(key=lambda name: -waits[name])
     cause_known = waits[first] or not waits["unknown_cause_ns"]
     return [
         said(_cause(name, waits["device"]).template, share=percent(waits[name] / total))
-        for name in ((first, *others) if cause_known else others)
+        for name in (*([first] if cause_known else []), *others[:_OTHERS])
     ]
 
 

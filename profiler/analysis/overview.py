@@ -464,10 +464,10 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
     several = analysis.devices["idle_share"].count() > 1
     for fact in unrecorded_facts(analysis):
-        time, note = fact.value, said("counted neither as idle nor as end to end")
+        time, note = fact.value, said("neither idle nor end to end")
         if several:
             time = said("{time} of the run", time=time)
-            note = said("on all devices, counted neither as idle nor as end to end")
+            note = said("on all devices, neither idle nor end to end")
         yield replace(fact, value=time, note=note, remark=True)
     yield from host_times_facts(analysis)
     recording = analysis.run.recording

@@ -321,9 +321,9 @@ SENTENCES: Sentences = {TimedBy: {TimedBy.DEVICE: "the device"}}
 
 
 _WHOLES = {
-    ShareOf.END_TO_END: said("the time that pipeline calls took"),
-    ShareOf.BOTH: said("the time that pipeline calls and other calls took"),
-    ShareOf.CALLS: said("the time that calls took"),
+    ShareOf.END_TO_END: said("pipeline calls' time"),
+    ShareOf.BOTH: said("the time of pipeline and other calls"),
+    ShareOf.CALLS: said("calls' time"),
 }
 _ESTIMATED = {
     "onnxruntime": said(
@@ -341,7 +341,7 @@ _ESTIMATED = {
 
 
 def share_of(overhead: Overhead) -> Said:
-    """Return what the profiling overhead is a share of: `"the time that pipeline calls took"`."""
+    """Return what the profiling overhead is a share of: `"pipeline calls' time"`."""
     return _WHOLES[overhead.share_of or ShareOf.END_TO_END]
 
 
@@ -514,11 +514,8 @@ def cost_fact(analysis: Analysis) -> Fact:
         return Fact(name, said("not known"), how_known(overhead, stated=False))
     fired = {finding.rule for finding in analysis.findings}
     distorts = share >= _DISTORTING or tracing_overhead.__name__ in fired
-    event = overhead.operator_event_ns
-    notes = [said("of {whole}", whole=share_of(overhead))]
+    notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead, brief=True)]
     notes += [_distorted(overhead, behind=has_queues(analysis))] if distorts else []
-    notes += [how_known(overhead, brief=True)]
-    notes += [said("{time} per recorded operator", time=duration(event))] if event else []
     return Fact(name, _share_or_interval(overhead, share), joined(", ", notes), remark=distorts)
 
 
@@ -538,10 +535,10 @@ def _distorted(overhead: Overhead, *, behind: bool) -> Said:
     """What a cost that distorts the figures leaves to do: to record calls alone, if operators
     were recorded; their times are not those of devices that work `behind` them."""
     if overhead.operator_events and behind:
-        return said("which may distort the figures (--ops none: undistorted end to end)")
+        return said("distorts figures (--ops none: end to end alone)")
     if overhead.operator_events:
-        return said("which may distort the figures (--ops none: undistorted times of calls)")
-    return said("which may distort the figures")
+        return said("distorts figures (--ops none: calls alone)")
+    return said("distorts figures")
 
 
 def attributed_facts(attribution: Mapping[str, Attribution]) -> Iterator[Fact]:

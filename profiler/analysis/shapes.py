@@ -180,11 +180,14 @@ def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFr
 
 def once(shapes: pl.DataFrame) -> pl.DataFrame:
     """The rows of shapes, with one row for a shape that several devices ran in a submodule. It is
-    the first of them, and its device says how many more there are (`tpu:1, 3 more`)."""
+    the first of them, and its device says how many more there are (`tpu:1, 3 more`); of ranks,
+    whose names are long, how many there are (`2 devices`)."""
     own = pl.int_range(pl.len()).over("label", "submodule", "device")  # a label may be several
     key = ["label", "submodule", "own"]
     device, more = pl.col("device").cast(pl.String), pl.len().over(key) - 1
-    text = pl.when(more > 0).then(pl.format("{}, {} more", device, more)).otherwise(device)
+    several = pl.when(device.str.starts_with("rank")).then(pl.format("{} devices", more + 1))
+    several = several.otherwise(pl.format("{}, {} more", device, more))
+    text = pl.when(more > 0).then(several).otherwise(device)
     counted = shapes.with_columns(own=own).with_columns(device=text, several=more > 0)
     return counted.unique(key, keep="first", maintain_order=True)
 

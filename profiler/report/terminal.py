@@ -120,7 +120,7 @@ _LONGEST_NOTE = 240  # characters of a note on how the run was chosen
 
 class _Room(Struct, frozen=True):
     """The line budget: lines of a text and of a rung, `notes`, rows of shapes, findings; `blank` is
-    whether blocks are separated by a blank line. The first `longer` texts have one more line: notes
+    whether blocks are separated by a blank line. `more` has further lines of each text: of notes
     on what to do, then the subject, then facts."""
 
     blank: bool
@@ -129,11 +129,11 @@ class _Room(Struct, frozen=True):
     shapes: int = 6
     findings: int = 3
     rung_lines: int = 3
-    longer: int = 0
+    more: tuple[int, ...] = ()
 
     def lines_at(self, place: int) -> int:
-        """The lines of the text at this place in the order of `longer`."""
-        return self.lines + (place < self.longer)
+        """The lines of the text at this place in the order of `more`."""
+        return self.lines + sum(self.more[place : place + 1])
 
 
 _ROOMS = (
@@ -167,17 +167,22 @@ def opening_texts(
         found = [*_texts(opening, place, width, notes, room)]
         if sum(_height(text, width) for text in found) <= lines:
             break
-    for longer in range(1, _texts_of(opening) + 1):  # better than lines left
-        wider = [*_texts(opening, place, width, notes, replace(room, longer=longer))]
-        if sum(_height(text, width) for text in wider) > lines:
-            break
-        found = wider
+    subject = len(opening.advice_notes)
+    more = [0] * (subject + 1 + len(opening.facts) + len(opening.checks))
+    for at in (*range(len(more)), *range(len(more))):  # whole texts are better than lines left
+        if at != subject and not any(map(_is_cut, found)):
+            continue
+        more[at] += 1
+        wider = [*_texts(opening, place, width, notes, replace(room, more=tuple(more)))]
+        if sum(_height(text, width) for text in wider) <= lines:
+            found = wider
+        else:
+            more[at] -= 1
     return found
 
 
-def _texts_of(opening: Opening) -> int:
-    """Count the texts that `_Room.longer` counts."""
-    return len(opening.advice_notes) + 1 + len(opening.facts) + len(opening.checks)
+def _is_cut(text: RenderableType) -> bool:
+    return isinstance(text, Text) and text.plain.endswith("…")
 
 
 def _height(text: RenderableType, width: int) -> int:
@@ -346,6 +351,9 @@ def _rung(one: Advice, title: int, width: int, room: _Room, style: str) -> Itera
     outcome = [*_parts(whole, beside, 1)]
     if remarks and outcome != [whole] and room.rung_lines > 1:
         outcome = [gain, *_parts(remarks, beside, room.rung_lines - 1)]
+        flowing = [*_parts(whole, beside, room.rung_lines)]
+        if len(flowing) < len(outcome) and flowing[0].startswith(gain):
+            outcome = flowing
     heads = [*_parts(_plain(clean(one.title)), title if title and gain else width, room.rung_lines)]
     if not title:
         yield from (Text(head, style) for head in heads)

@@ -43,7 +43,7 @@ def test_parts_that_a_script_calls_itself(tmp_path):
     assert overhead.traced_ns == overhead.hooks_ns + run.calls["duration_ns"].sum()
     assert overhead.untraced_ns == run.calls["duration_ns"].sum()
     assert overhead.share == overhead.hooks_ns / overhead.traced_ns
-    assert cost_of(run)[1] == "of the time that calls took, estimated"
+    assert cost_of(run)[1] == "of calls' time, estimated"
 
 
 def test_calls_beside_those_of_the_pipeline(tmp_path):

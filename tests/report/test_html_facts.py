@@ -322,10 +322,7 @@ def test_a_key_figure_stays_short():
     few = {"vae": {"traced_calls": 1, "untraced_calls": 2}}
     overhead = {"share": 0.04, "estimated_events": 9, "too_few": few}
     run = tiny_run(info=make_info(producer="x", overhead=overhead))
-    assert (
-        facts_of(run)["Profiling overhead"].note
-        == "of the time that pipeline calls took, estimated"
-    )
+    assert facts_of(run)["Profiling overhead"].note == "of pipeline calls' time, estimated"
     groups = groups_of(run)
     assert "vae" in groups["Profiling overhead"]["too few"]
 

@@ -230,7 +230,7 @@ def test_cost_of_tracing_is_said():
     """Measured: what, how many, how much; else: not measured."""
     text = " ".join(_text(tiny_run()).split())
     assert (
-        "Profiling overhead: 0.90 % of the time that pipeline calls took, estimated, "
+        "Profiling overhead: 0.90 % of pipeline calls' time, estimated, "
         "991 ns without tracing (990 ns to 993 ns) in place of 1.00 µs, hooks 4 ns, "
         "9 operator events at 0.50 ns: 5 ns" in text
     )

@@ -162,7 +162,7 @@ def test_hundreds_of_drops_are_a_line():
     )
     text = opened(analyze(tiny_run(drops=drops)))
     _fits(text, 80)
-    assert "missing file in 000_vae.pb and 299 more, the disk was full; not every" in plain(text)
+    assert "missing file in 000_vae.pb and 299 more, the disk was full; the figures" in plain(text)
 
 
 def test_an_empty_run_fits():

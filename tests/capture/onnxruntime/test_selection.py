@@ -91,7 +91,7 @@ def test_both_kinds_measure_the_cost_of_tracing(run):
     assert row["overhead_ratio"] == (1 if noise else overhead_ratio.factor)
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
     note = facts["Profiling overhead"].note
-    assert note.startswith("of the time that pipeline calls took, ")  # a large part: an alarm next
+    assert note.startswith("of pipeline calls' time, ")  # a large part: an alarm next
     assert ", measured: transformer " in note
     assert " a call (" in note
     assert ", else estimated" in note

@@ -143,10 +143,9 @@ def whole_process(code: Path, *arguments: str) -> tuple[float, float, float]:
     """Python with `arguments` as a process whose byte code lies in `code`: processor and wall time,
     peak of memory."""
     command = [sys.executable, *arguments]
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     paths = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONPYCACHEPREFIX": str(code)}
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=kept | paths)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | paths)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

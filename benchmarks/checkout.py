@@ -1,7 +1,8 @@
 """Importing this lets a benchmark, and what it starts, find the checkout in which it stands.
 
-Nothing has to be installed but the dependencies, and what is measured is this tree. Processes that
-compile the project's modules anew take more than a second longer: `with_byte_code` refuses that.
+Nothing has to be installed but the dependencies, and what is measured is this tree. A benchmark
+ends here if Python keeps no byte code: each process would compile the project's modules anew, which
+takes more than a second.
 """
 
 import os
@@ -15,8 +16,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-
-def with_byte_code() -> None:
-    """Ends a benchmark of whole processes in which Python keeps no byte code."""
-    if sys.dont_write_bytecode:
-        sys.exit("Python keeps no byte code: unset PYTHONDONTWRITEBYTECODE, and start without -B")
+_PROGRAM = Path(sys.argv[0]).resolve()
+if sys.dont_write_bytecode and _PROGRAM.parent == Path(__file__).resolve().parent:
+    sys.exit("Python keeps no byte code: unset PYTHONDONTWRITEBYTECODE, and start without -B")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkout import with_byte_code  # finds the project, too
+import checkout  # noqa: F401 - finds the project
 from large_files import resident
 
 
@@ -60,7 +60,6 @@ def compare(
 ) -> None:
     """Measure each of the `ways` of a program in turn, the first of which is the import; print
     medians, and how many times as long as it the others take."""
-    with_byte_code()
     found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way in ways:

@@ -22,7 +22,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkout import with_byte_code  # finds the project, too
+import checkout  # noqa: F401 - finds the project
 from paired import with_interval
 
 _LOADS = """
@@ -88,7 +88,6 @@ def main() -> None:
     parser.add_argument("trace", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    with_byte_code()
     ways: dict[str, list[Ended]] = {"page": [], "text": [], "usual": []}
     loads: list[float] = []
     module = ""

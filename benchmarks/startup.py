@@ -25,7 +25,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkout import ROOT, with_byte_code  # finds the project, here and in the commands
+from checkout import ROOT  # finds the project, here and in the commands
 
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
@@ -52,7 +52,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=300)
     pairs = parser.parse_args().pairs
-    with_byte_code()
     time_commands()
     with tempfile.TemporaryDirectory() as folder:
         time_startup_file(Path(folder), pairs)

@@ -45,13 +45,22 @@ def run(script: str, *arguments: str, folder: Path) -> str:
 
 
 def _from_elsewhere(arguments: list[str], folder: Path) -> str:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "RBLN_"))}
+    without = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "RBLN_")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(without)}
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, check=False, cwd=folder, env=clean, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_nothing_is_measured_without_byte_code():
+    """Each process would compile the project anew."""
+    command = [sys.executable, "-B", str(BENCHMARKS / "checkout.py")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Python keeps no byte code: unset PYTHONDONTWRITEBYTECODE")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")

@@ -486,7 +486,7 @@ def _submodules(of: ReportInput) -> TableView | None:
     if shown < len(rows):
         title = joined(", ", [title, of_all(shown, len(rows))])
     if calls_overlap(of.analysis):
-        title = said("{title}; share counts overlapping calls once", title=title)
+        title = said("{title}; times add up devices, shares do not", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "busy_ns", "launch_bound_ns")
     devices = [text and _few_devices(text) for text in rows["device"]]
     rows = rows.with_columns(device=pl.Series(devices, dtype=pl.String))

@@ -505,7 +505,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
 def _without_only_stage(tree: pl.DataFrame) -> pl.DataFrame:
     """Remove the stage of a pipeline without stages, which would repeat the run."""
     stages = tree.filter(pl.col("kind") == Node.STAGE)
-    if stages["name"].to_list() != [RUN_STAGE]:
+    if stages["own"].to_list() != [RUN_STAGE]:
         return tree
     node, above = stages.select("node", "parent").row(0)
     inner = pl.col("depth") > stages["depth"][0]

@@ -54,6 +54,16 @@ def test_a_notebook_is_its_story(made, story):
     assert [cell.source for cell in found.cells] == [cell.source for cell in expected.cells]
 
 
+def test_the_tour_needs_public_names_alone():
+    """What it shows is had from `import profiler`, so that a reader's own code can rely on it."""
+    imports = re.findall(
+        r"^(?:from|import) (profiler[\w.]*)",
+        (FOLDER / "stories" / "tour.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    assert imports == ["profiler"]
+
+
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_outputs_are_small_and_of_no_machine(made, story):
     """A notebook is below half a megabyte, each figure has a picture beside it, and no output

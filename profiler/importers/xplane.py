@@ -379,13 +379,14 @@ def _checked(
 ) -> tuple[tuple[HealthNote, ...], set[int]]:
     """Correct the times of works. Return the notes, and the ids of the works that are kept."""
     tracks, names = dict[Track, int](), dict[str, int]()
-    devices, calls = {name: at for at, name in enumerate(found.on_gpus)}, found.launches.values()
+    named = dict.fromkeys(one.track.device for one in works)
+    devices, calls = {name: at for at, name in enumerate(named)}, found.launches.values()
     rows = [
         (
             *(one.start_ns - start_ns, one.end_ns - start_ns, devices[one.track.device]),
             tracks.setdefault(one.track, len(tracks)),
             *(UNKNOWN, one.correlation),
-            names.setdefault(one.operation.kernel, len(names))
+            names.setdefault(one.operation.kernel or one.operation.layer, len(names))
             if one.operation.category in ("compute", "collective")
             else -1,
         )
@@ -425,13 +426,25 @@ def _checked(
     return checked.notes, {id(one) for one, there in kept if there}
 
 
+def _sound(works: Sequence[_Work], found: _Found, start_ns: int) -> list[_Work]:
+    """The works of a line of a TPU, which run one after another, with corrected times. Some take
+    less time than the clock tells; none has a launch."""
+    notes, kept = _checked([one for one in works if one.end_ns > one.start_ns], found, start_ns)
+    found.health += tuple(one for one in notes if one.rule is not HealthRule.DEVICE_ONLY)
+    return [one for one in works if id(one) in kept or one.end_ns == one.start_ns]
+
+
 def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found) -> None:
     """Add the modules of a TPU as calls with their operations, without operations that only contain
     others."""
     modules, ops, flights = (lines.get(one, Line(one, ())) for one in (_MODULES, _OPS, _ASYNC))
-    ranges = [
-        _Range(_submodule(event.name), device, *_times(event, start_ns), traced=bool(ops.events))
+    passes = [
+        _work(device, modules, event, Operation(event.name, "", "", "", "compute", ""), start_ns)
         for event in modules.events
+    ]
+    ranges = [
+        _Range(_submodule(w.operation.layer), device, w.start_ns, w.end_ns, traced=bool(ops.events))
+        for w in _sound(passes, found, start_ns)
     ]
     ranges.sort(key=lambda one: one.start_ns)
     works = [
@@ -439,6 +452,7 @@ def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found
         for event in ops.events
         if not (operation := on_tpu(event)).contains
     ]
+    works = _sound(works, found, start_ns)
     works += [
         _work(device, flights, event, _in_flight(event), start_ns) for event in flights.events
     ]

@@ -1,4 +1,4 @@
-"""Damage to recordings of XLA on GPUs."""
+"""Damage to recordings of XLA on GPUs and TPUs."""
 
 import pytest
 
@@ -48,3 +48,23 @@ def test_kernels_without_a_length_are_set_aside(monkeypatch):
     monkeypatch.setattr(xplane, "_work", work)
     notes = [note for note in xplane.read_run([JAX]).health if note.rule.damage]
     assert [(str(note.rule), note.count) for note in notes] == [("no_length", 3)]
+
+
+@pytest.mark.parametrize("line", ["XLA Modules", "XLA Ops"])
+def test_an_impossible_length_on_a_tpu_is_undone(line, monkeypatch):
+    """The fortieth module, or operation, of the first TPU is 1.6 s too long; those of a line run
+    one after another, and what is in flight does not."""
+    made, own = [], xplane._work
+
+    def work(device, of_line, *more):
+        one = own(device, of_line, *more)
+        if of_line.name == line:
+            made.append(one)
+            one.end_ns += 1_600_000_000 if len(made) == 40 else 0
+        return one
+
+    monkeypatch.setattr(xplane, "_work", work)
+    (note,) = xplane.read_run([TPU]).health
+    assert (note.rule, note.device, note.count, note.action) == ("overrun", "tpu:0", 1, "shortened")
+    assert note.excess_ns > 1_300_000_000  # up to the next one, which starts 0.2 s later
+    assert made[39].recorded_ns - (made[39].end_ns - made[39].start_ns) == note.excess_ns

@@ -100,15 +100,13 @@ HELD = {
         "Lost operators": f"{_ELSEWHERE}nothing refers to them",
         "Work of one device": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
         "A clock that loses": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
-        "The last step": "tests/importers/kineto/test_iterations.py::"
+        "Ranges of NVTX": "tests/importers/kineto/test_iterations.py::"
         "test_a_last_step_that_is_too_long_is_possible",
-        "Events of XLA": "tests/importers/xplane/test_health.py::"
-        "test_kernels_without_a_length_are_set_aside",
         "Lost kernels of a graph": "tests/trace/test_health.py::"
         "test_lost_kernels_of_a_graph_that_ran_once_are_not_seen",
         "Kernels that are up to": "tests/trace/test_health.py::"
         "test_dependent_launches_may_start_before_the_work_ahead_of_them_ends",
-        "Processes that share": "not tried",
+        "Overlaps of processes": "not tried",
     },
 }
 """Page → how a statement begins → the test that holds it, or why there is none."""

@@ -64,7 +64,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Shortened,
 )
-from profiler.trace.runtime_calls import NO_END, DeviceRows, captured, elsewhere, host_calls
+from profiler.trace.runtime_calls import NEVER, NO_END, DeviceRows, captured, elsewhere, host_calls
 
 # --- Work and host calls of a recording as commands of their calls.
 #
@@ -419,7 +419,8 @@ def _with_ranges(recorded: Recorded) -> tuple[Recorded, Iterator[HealthNote]]:
     group = np.array([*map(known.__getitem__, names), 0], dtype=np.int64)[marks.text[rows]]
     _, lane = np.unique(marks.thread[rows], return_inverse=True)
     others = (work.end, api.end, np.delete(marks.end, rows))
-    until = max(int(part.max(initial=0)) for part in others)
+    last = max(int(part.max(initial=0)) for part in others)
+    until = np.where(marks.passes[marks.text[rows]] >= 0, NEVER, last)  # as a step of torch
     never = np.zeros(len(rows), dtype=np.bool_)  # NVTX's ranges may cross, and end at any time
     times = marks.start[rows], marks.end[rows]
     found = overlong(

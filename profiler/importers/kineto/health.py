@@ -187,8 +187,9 @@ def _with_ranges(trace: KinetoTrace) -> KinetoTrace:
         return plain.setdefault(_NUMBER.sub("", name), len(plain))
 
     groups = trace.events.named(rows, group).astype(np.int64)
-    until = int(np.delete(end, rows).max(initial=0))  # what a step does last may not be recorded
-    within = (groups != plain.get(_STEP, -1)) & (len(recorded) > 0)
+    is_step = groups == plain.get(_STEP, -1)  # what one does last may not be recorded
+    until = np.where(is_step, NEVER, int(np.delete(end, rows).max(initial=0)))
+    within = np.full(len(rows), len(recorded) > 0)
     is_module = np.arange(len(rows)) >= len(annotations)  # which may contain one of its name
     lane = 2 * trace.thread[rows] + is_module
     found = overlong(groups, lane, start[rows], end[rows], until, within, ~is_module)
@@ -245,7 +246,7 @@ def overlong(
     lane: Int32s,
     start: Int64s,
     end: Int64s,
-    until: int,
+    until: Int64s,
     within: Bools,
     apart: Bools,
     *,
@@ -295,9 +296,9 @@ def overlong(
     following[by_name[:-1][same]] = start[by_name[1:]][same]
     for row in np.flatnonzero(wrong & kept).tolist():
         begin, most = int(start[row]), int(usual[row])
-        until = int(following[row])
-        near = most <= 2 * (until - begin) and until - begin <= 2 * most
-        corrected[row] = until if near else begin + most
+        ahead = int(following[row]) - begin
+        near = most <= 2 * ahead and ahead <= 2 * most
+        corrected[row] = begin + (ahead if near else most)
     return Overlong(rows, usual[rows], corrected, kept)
 
 

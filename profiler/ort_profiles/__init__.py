@@ -95,7 +95,6 @@ class Unread:
 
 
 _KERNEL_SUFFIX = "_kernel_time"
-_OF_ALL = (b'"ph"', b'"ts"', b'"dur"')  # keys of every event
 _DIGITS = 18  # of a number of bytes
 _Key = tuple[str, str, str, str, str, str, bytes, bytes]
 _COLUMNS = ("kind", "thread", "start_ns", "duration_ns", "arena_bytes")
@@ -165,8 +164,6 @@ class NodeRows:
         """Append the nodes of a text of comma-separated events. Returns for each other event
         (kernel, run, mark of a full profile) the number of nodes before it and the start and end of
         its text. None, and nothing is appended, if the text must be read event by event."""
-        if len({text.count(key) for key in _OF_ALL}) > 1:  # some events lack a time
-            return None
         found = self._table.scan(text)
         if found is None:
             return None

@@ -80,7 +80,7 @@ void join(const Kind& kind, std::string& key) {
 struct ProfileNodes::Event {
   std::string_view name, category;
   int64_t start = 0, duration = 0, thread = 0;
-  bool has_name = false, has_arguments = false;
+  bool has_name = false, has_start = false, has_duration = false, has_arguments = false;
   std::array<std::string_view, kArguments> arguments;
   std::string unescaped_name, unescaped_category, unescaped_key;
   std::array<std::string, kArguments> unescaped;
@@ -88,7 +88,7 @@ struct ProfileNodes::Event {
   void clear() {
     name = category = {};
     start = duration = thread = 0;
-    has_name = has_arguments = false;
+    has_name = has_start = has_duration = has_arguments = false;
   }
   void clear_arguments() {
     arguments.fill({});
@@ -146,13 +146,13 @@ bool ProfileNodes::event(JsonCursor& json, Event& event) {
     if (!json.string(name, event.unescaped_key) || !json.take(':')) return false;
     if (!member(json, name, event)) return false;
   } while (json.take(','));
-  if (!json.take('}') || !event.has_name) return false;
+  if (!json.take('}') || !event.has_name || !event.has_start || !event.has_duration) return false;
   return event.duration >= 0 || event.category == "Kernel";
 }
 
 bool ProfileNodes::member(JsonCursor& json, std::string_view name, Event& event) {
   const auto within = [](int64_t value) {
-    return value > -kMostMicroseconds && value < kMostMicroseconds;
+    return value > 1 - kMostMicroseconds && value < kMostMicroseconds;  // the least says: none
   };
   if (name == "name") {
     event.has_name = true;
@@ -165,6 +165,8 @@ bool ProfileNodes::member(JsonCursor& json, std::string_view name, Event& event)
                     : name == "tid" ? &event.thread
                                     : nullptr;
   if (number == nullptr) return json.skip();
+  event.has_start |= number == &event.start;
+  event.has_duration |= number == &event.duration;
   if (!json.integer(*number)) return false;
   if (number != &event.thread) return within(*number);
   return *number >= -kMostThread && *number < kMostThread;

@@ -60,6 +60,8 @@ DETOUR = "_profile_sd3_original"  # of a function that replaces a class's method
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
+_COPIED = (*functools.WRAPPER_ASSIGNMENTS, "__self__", "__func__")  # from a method, if it has them
+
 
 class _Arounds:
     """The wrappers around one original, the outermost first. For an attribute of an instance,
@@ -94,7 +96,7 @@ class Wrapper:
     or pickle of the instance gets the original."""
 
     def __init__(self, original: Callable[..., Any], *, own: bool) -> None:
-        functools.update_wrapper(self, original)
+        functools.update_wrapper(self, original, _COPIED)
         self.original = original
         self.arounds = _Arounds()
         self.own = own
@@ -175,8 +177,7 @@ class Wraps:
         if not isinstance(wrapper, Wrapper):
             wrapper = Wrapper(_without_detour(getattr(owner, name)), own=name in vars(owner))
             wrapper.arounds.restore = _set(owner, name, wrapper)
-        arounds, here = wrapper.arounds, weakly(wrapper)
-        weak = weakly(owner)
+        arounds, here, weak = wrapper.arounds, weakly(wrapper), weakly(owner)
 
         def undo() -> None:
             arounds.remove(around)

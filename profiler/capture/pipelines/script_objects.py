@@ -102,10 +102,14 @@ def look_for_schedulers(session: Any, caller: FrameType) -> None:
 
 
 def _frames(caller: FrameType | None) -> Iterator[FrameType]:
-    """The frames of the script, the outermost first."""
+    """The frames of the script, the outermost first; not the standard library's, to which a model
+    in a pool of threads is `fn`."""
     found: list[FrameType] = []
+    library = sysconfig.get_path("stdlib")
     while caller is not None and len(found) < _MOST_FRAMES:
-        if not str(caller.f_globals.get("__name__")).startswith(_OWN):
+        file = caller.f_code.co_filename
+        standard = file.startswith(library) and "-packages" not in file
+        if not standard and not str(caller.f_globals.get("__name__")).startswith(_OWN):
             found.append(caller)
         caller = caller.f_back
     yield from reversed(found)

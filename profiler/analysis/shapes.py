@@ -185,9 +185,13 @@ def once(shapes: pl.DataFrame) -> pl.DataFrame:
     own = pl.int_range(pl.len()).over("label", "submodule", "device")  # a label may be several
     key = ["label", "submodule", "own"]
     device, more = pl.col("device").cast(pl.String), pl.len().over(key) - 1
-    several = pl.when(device.str.starts_with("rank")).then(pl.format("{} devices", more + 1))
-    several = several.otherwise(pl.format("{}, {} more", device, more))
-    text = pl.when(more > 0).then(several).otherwise(device)
+    text = (
+        pl.when(more == 0)
+        .then(device)
+        .when(device.str.starts_with("rank"))
+        .then(pl.format("{} devices", more + 1))
+        .otherwise(pl.format("{}, {} more", device, more))
+    )
     counted = shapes.with_columns(own=own).with_columns(device=text, several=more > 0)
     return counted.unique(key, keep="first", maintain_order=True)
 

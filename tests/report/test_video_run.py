@@ -10,7 +10,7 @@ from profiler.analysis.analyze import analyze
 from profiler.report import LINES, header_html
 from profiler.report.html.page import shapes_json
 from profiler.tools.sources import load
-from tests.report.reader import QUESTIONS, answers, plain, words
+from tests.report.reader import QUESTIONS, answers, in_columns, plain, words
 from tests.report.rendered import opened, report_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -44,7 +44,7 @@ def test_forty_lines_answer_ten_questions(run, analysis, width):
     lines = text.splitlines()
     assert len(lines) <= LINES
     assert max(map(cell_len, lines)) <= width
-    found = plain(text)
+    found = plain(in_columns(text))
     wanted = answers(analysis)
     assert len(wanted) == 10
     assert "transformer" in {*run.calls["submodule"]}

@@ -221,9 +221,9 @@ def test_a_range_that_was_entered_before_the_session_fails_no_call():
     assert not is_profiling()
 
 
-def test_an_unreadable_session_is_a_drop(monkeypatch):
+def test_an_unreadable_session_is_a_drop(monkeypatch, tmp_path):
     """Whatever goes wrong while it is cut, the script's call ends as it would."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     run = Run()
     with run:
         run.call()

@@ -176,7 +176,8 @@ def _with_lengths(trace: KinetoTrace) -> KinetoTrace:
 
 def _with_ranges(trace: KinetoTrace) -> KinetoTrace:
     """The trace without annotations and modules that last too long."""
-    annotations = trace.rows_of("user_annotation")
+    # a step of torch's schedule ends where the next begins; what the last does may not be recorded
+    annotations = trace.rows_named(lambda name: not name.startswith(_STEP), "user_annotation")
     modules = trace.rows_named(lambda name: name.startswith(_MODULE), "python_function")
     rows = np.append(annotations, modules)
     recorded = trace.rows_of("Trace")
@@ -187,8 +188,7 @@ def _with_ranges(trace: KinetoTrace) -> KinetoTrace:
         return plain.setdefault(_NUMBER.sub("", name), len(plain))
 
     groups = trace.events.named(rows, group).astype(np.int64)
-    is_step = groups == plain.get(_STEP, -1)  # what one does last may not be recorded
-    until = np.where(is_step, NEVER, int(np.delete(end, rows).max(initial=0)))
+    until = np.full(len(rows), int(np.delete(end, rows).max(initial=0)))
     within = np.full(len(rows), len(recorded) > 0)
     is_module = np.arange(len(rows)) >= len(annotations)  # which may contain one of its name
     lane = 2 * trace.thread[rows] + is_module

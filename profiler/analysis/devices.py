@@ -477,7 +477,7 @@ RULES = (
 
 _MOST = 3  # devices that have a line each
 _WORTH = 0.005  # of the end-to-end time: causes that are named
-_OTHERS = 2  # as many are, beside being launch-bound
+_NAMED = 3  # causes at most
 _CAUSES: Mapping[str, Said] = {
     "launch_ns": said("launch-bound {share}"),
     "unknown_cause_ns": said("cause not recorded {share}"),
@@ -547,7 +547,7 @@ def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
     cause_known = waits[first] or not waits["unknown_cause_ns"]
     return [
         said(_cause(name, waits["device"]).template, share=percent(waits[name] / total))
-        for name in (*([first] if cause_known else []), *others[:_OTHERS])
+        for name in ([first] * bool(cause_known) + others)[:_NAMED]
     ]
 
 

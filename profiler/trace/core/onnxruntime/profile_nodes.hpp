@@ -44,7 +44,7 @@ class ProfileNodes {
   ProfileNodes() : kinds_(SIZE_MAX) {}
 
   // Appends the nodes of a text: events apart by commas, all within brackets or a part of that.
-  // False where any of it is no event, or one that JSON can spell in ways that nobody writes: then
+  // False where any of it is no event, has no time, or is spelled as JSON can and nobody does: then
   // no row was added.
   bool scan(std::string_view text);
 

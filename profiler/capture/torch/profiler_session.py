@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import resource
 import sys
 import tempfile
@@ -19,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -274,8 +272,6 @@ _OF_A_THREAD = (
     "thread was the first to run a model, and nothing is lost"
 )
 EVENT_CAP = 50_000  # host events of a session, each of which takes 6 kB while torch stops it
-_DAEMON = "KINETO_USE_DAEMON"  # a variable by which Kineto records when a daemon asks for it
-_NAMES = ("8instanceEv", "10stopThreadEv")  # of C++ methods, as torch exports them
 LONGEST_S = 4.0  # up to the end of a call: with the wait for its conversion below 10 s
 
 
@@ -326,39 +322,10 @@ class _Session:
         return bool(self.hosts) or any(call.end_ns < 0 for call in self.calls)
 
 
-def _let_children_end() -> None:
-    """Have children that this process forks from now on end as without us.
-
-    Since the first session a thread of Kineto reads its configuration again and again. In a child,
-    which does not have it, a destructor waits for it. So it is stopped before a fork; only a daemon
-    would miss it. With a daemon or an accelerator, the child skips all destructors instead.
-    """
-    if not hasattr(os, "register_at_fork"):
-        return
-    stop = None if accelerator() or _DAEMON in os.environ else _stop_of_config_thread()
-    if stop is not None:
-        os.register_at_fork(before=stop)
-    else:
-        os.register_at_fork(after_in_child=_exit_without_destructors)
-
-
-def _stop_of_config_thread() -> Callable[[], object] | None:
-    """The function that stops Kineto's thread if it runs; None if torch does not export it."""
-    import torch
-
-    library = ctypes.PyDLL(torch._C.__file__)  # noqa: SLF001 - with the GIL: never two at once
-    try:
-        instance, stop = (getattr(library, f"_ZN9libkineto12ConfigLoader{name}") for name in _NAMES)
-    except AttributeError as error:
-        let_pass(error)
-        return None
-    instance.restype = ctypes.c_void_p
-    return partial(stop, ctypes.c_void_p(instance()))
-
-
 def _exit_without_destructors() -> None:
-    """Have this forked child end without exit functions of C that were registered before the fork,
-    as destructors are. Those of Python and streams of C are not affected."""
+    """Have this forked child end without the destructors of C++'s static objects: Kineto's waits
+    for a thread that only the parent has. Exit functions of Python and streams of C are not
+    affected."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):  # the last one that is registered runs first
         libc.on_exit(libc._exit, None)  # noqa: SLF001 - a function of C
@@ -489,6 +456,8 @@ class Tracing:
         self._conversions, self._running = Conversions(self._resting_since), {}
         self._held = None
         self._follows, self._threads, self._levels = False, {}, {}
+        if self.sessions:
+            _exit_without_destructors()
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
             return
@@ -604,8 +573,6 @@ class Tracing:
         self._starting = False
         if not running:
             return None
-        if not self.sessions:
-            _let_children_end()
         self._session = _Session(
             profiler,
             threading.get_ident(),

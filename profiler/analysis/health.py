@@ -245,8 +245,8 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     HealthRule.HOST_ONLY: _Sentence(
         "No GPU work",
         "{launches} on {hardware}, no kernel recorded: these are times of the host that launches. "
-        "Record kernels (ProfilerActivity.CUDA, nsys --trace=cuda, rocprofv3 --kernel-trace); "
-        "CUPTI and roctracer need permission",
+        "Record kernels (torch: ProfilerActivity.CUDA, nsys: --trace=cuda, rocprofv3: "
+        "--kernel-trace), which may need permission",
         {
             HealthAction.SET_ASIDE: "no kernel has a time that can be: these are times of the host "
             "that launches"

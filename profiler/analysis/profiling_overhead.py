@@ -535,10 +535,10 @@ def _distorted(overhead: Overhead, *, behind: bool) -> Said:
     """What a cost that distorts the figures leaves to do: to record calls alone, if operators
     were recorded; their times are not those of devices that work `behind` them."""
     if overhead.operator_events and behind:
-        return said("distorts figures (--ops none: end to end alone)")
+        return said("may distort figures (undistorted end to end: --ops none)")
     if overhead.operator_events:
-        return said("distorts figures (--ops none: calls alone)")
-    return said("distorts figures")
+        return said("may distort figures (undistorted calls: --ops none)")
+    return said("may distort figures")
 
 
 def attributed_facts(attribution: Mapping[str, Attribution]) -> Iterator[Fact]:

@@ -86,7 +86,7 @@ def _settings(report: dict[str, str]) -> dict[str, Setting]:
     """The figures of a report, under the names that settings have."""
     found: dict[str, Setting] = {}
     for key, name in _FIGURES.items():
-        if key in report:
+        if key in report and report[key] != "UNSPECIFIED":  # no hint of a precision
             number, text = milliseconds(report[key]), report[key][:200]
             whole = number is not None and number == int(number)
             found[name] = text if number is None else int(number) if whole else number

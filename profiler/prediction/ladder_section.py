@@ -284,8 +284,9 @@ def with_ladder(opening: Opening, of: ReportInput) -> Opening:
             return opening
         why = said("not replayed, so no outcomes: {why}", why=worded_note(ladder.refused))
         return replace(opening, advice_notes=(*opening.advice_notes, why))
+    keeping = sum(rung.change.kind is Kind.SAME_IMAGE for rung in ladder.rungs)
     together = None
-    if ladder.total is not None and len(ladder.rungs) > 1:
+    if ladder.total is not None and keeping > 1:
         together = Advice(None, _all(ladder), _gain(ladder, ladder.total), "", outcome=True)
     elif ladder.total is None and (none := all_together(ladder)) is not None:
         together = Advice(None, none, "", "", outcome=True)

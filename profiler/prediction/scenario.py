@@ -211,7 +211,7 @@ PRECISIONS = {
 }
 # The types that "float8" may mean: the first of these in the device's profile.
 _FLOAT8 = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
-_IN_FLOAT8 = (Sort.MATMUL, Sort.CONVOLUTION, Sort.UNKNOWN)  # the rest needs kernels of its own
+_IN_FLOAT8 = (Sort.MATMUL, Sort.CONVOLUTION)  # the rest needs kernels of its own
 _ON_GPU = ("float32", "bfloat16", "float16")
 # The types that benchmark-device measures, by kind of device.
 _MEASURED = {"cpu": ("float32",), "cuda": _ON_GPU, "rocm": _ON_GPU}

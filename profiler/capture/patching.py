@@ -38,6 +38,9 @@ class ClassPatches:
     def __bool__(self) -> bool:
         return bool(self._replaced)
 
+    def __contains__(self, place: tuple[type, str]) -> bool:
+        return place in [replaced[:2] for replaced in self._replaced]
+
     def replace(self, owner: type, name: str, value: Any) -> None:
         """Replace `name` in `owner`, the class that defines it; KeyError if a base class does."""
         self._replaced.append((owner, name, value, vars(owner)[name]))
@@ -59,8 +62,6 @@ DETOUR = "_profile_sd3_original"  # of a function that replaces a class's method
 # (functools.wraps copies attributes to the user's functions), and the function that it calls
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
-
-_COPIED = (*functools.WRAPPER_ASSIGNMENTS, "__self__", "__func__")  # from a method, if it has them
 
 
 class _Arounds:
@@ -96,7 +97,7 @@ class Wrapper:
     or pickle of the instance gets the original."""
 
     def __init__(self, original: Callable[..., Any], *, own: bool) -> None:
-        functools.update_wrapper(self, original, _COPIED)
+        functools.update_wrapper(self, original)
         self.original = original
         self.arounds = _Arounds()
         self.own = own

@@ -61,11 +61,12 @@ class _ShallowCopies:
         """Watch for copies until `wraps` is undone."""
         from torch.nn import Module
 
-        self._users.add(wraps)
-        if not self._patches:
-            for name in ("__setstate__", "_replicate_for_data_parallel"):
+        if wraps not in self._users:
+            wraps.on_undo(lambda: self._leave(wraps))  # first: what follows may be interrupted
+            self._users.add(wraps)
+        for name in ("__setstate__", "_replicate_for_data_parallel"):
+            if (Module, name) not in self._patches:
                 self._patches.replace(Module, name, _leaving(vars(Module)[name]))
-        wraps.on_undo(lambda: self._leave(wraps))
 
     def _leave(self, wraps: Wraps) -> None:
         self._users.discard(wraps)
@@ -80,8 +81,8 @@ def _leaving(original: Callable[..., Any]) -> Callable[..., Any]:
     """The method, after which the copy that it fills or returns has no wrappers."""
 
     @functools.wraps(original)
-    def method(module: Any, *args: Any) -> Any:
-        made = original(module, *args)
+    def method(module: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(module, *args, **kwargs)
         own = attributes(module if made is None else made)
         for name, value in [*own.items()]:
             if isinstance(value, Wrapper):

@@ -47,8 +47,9 @@ def let_pass(error: BaseException) -> None:
     handler's `TimeoutError` is an `OSError` to code that writes a file). Do nothing for an error of
     the running code: ours, a library's, or of a user's property that only we read.
 
-    Causes are also exceptions that the running code was handling when it raised another; not those
-    that the user's program was handling when it called us.
+    Causes are also exceptions that the running code was handling when it raised another: their
+    tracebacks begin in a frame of it. Those that the user's program was handling when it called us,
+    or has handled, are none.
 
     A function was called by an interruption if one of its arguments is the frame that it
     interrupts, as for signal handlers and trace functions. An exception set by another thread
@@ -56,22 +57,20 @@ def let_pass(error: BaseException) -> None:
     `raise` where it occurred. Exceptions with arguments from handlers in C are not detected.
     """
     found: list[BaseException] = [error]
+    running: set[FrameType] = set()
     for one in islice(found, _CAUSES):
         if not isinstance(one, Exception) or interrupts(one):
             raise one
-        context = one.__context__
-        own = isinstance(context, Exception | KeyboardInterrupt) and not _is_handled_above(context)
-        found += filter(None, (one.__cause__, context if own else None))
-
-
-def _is_handled_above(error: BaseException) -> bool:
-    """Whether a frame above the one that calls `let_pass` is handling `error`: its traceback begins
-    in that frame."""
-    frame = sys._getframe(2).f_back  # noqa: SLF001 - inspect's does more
-    handles = error.__traceback__.tb_frame if error.__traceback__ is not None else None
-    while frame is not None and frame is not handles:
-        frame = frame.f_back
-    return frame is not None
+        entry = one.__traceback__
+        if entry is not None and one is error:
+            entry = entry.tb_next  # of the frames below the one that caught it
+        while entry is not None:
+            running.add(entry.tb_frame)
+            entry = entry.tb_next
+        context, began = one.__context__, None
+        if isinstance(context, Exception | KeyboardInterrupt) and context.__traceback__:
+            began = context.__traceback__.tb_frame
+        found += filter(None, (one.__cause__, context if began in running else None))
 
 
 def interrupts(error: BaseException) -> bool:

@@ -10,6 +10,8 @@ import queue
 import signal
 import sys
 import threading
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,37 @@ def test_an_interruption_that_a_library_raises_another_error_for(suppressed):
             alarm()
         except TimeIsUp:
             assert not passed(lambda: int("x"))
+
+
+def test_interruptions_that_the_script_has_handled():
+    """They are not raised again for an error of ours: whoever raised and caught them again, kept
+    them in a future, or took their tracebacks away."""
+
+    def again(error):
+        with suppress(TimeIsUp, KeyboardInterrupt):
+            raise error
+
+    def in_future(error):
+        future = Future()
+        future.set_exception(error)
+        with suppress(TimeIsUp, KeyboardInterrupt):
+            future.result()
+
+    def cleared(error):
+        error.__traceback__ = None
+
+    with handled(lambda: TimeIsUp("late")):
+        for handle in (again, in_future, cleared):
+            for interrupted in (alarm, interrupted_by_key):
+                try:
+                    interrupted()
+                except (TimeIsUp, KeyboardInterrupt) as error:
+                    handle(error)
+                    assert not passed(lambda: int("x"))
+
+
+def interrupted_by_key():
+    raise KeyboardInterrupt
 
 
 def last_calls(recorder):

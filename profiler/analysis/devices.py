@@ -542,12 +542,13 @@ def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
     """Return the causes of idle time: launch-bound first, however small, unless it is unknown; then
     the largest of the others that are worth naming."""
     first = "launch_ns"
-    others = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
-    others.sort(key=lambda name: -waits[name])
-    cause_known = waits[first] or not waits["unknown_cause_ns"]
+    causes = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
+    causes.sort(key=lambda name: -waits[name])
+    if waits[first] or not waits["unknown_cause_ns"]:
+        causes.insert(0, first)
     return [
         said(_cause(name, waits["device"]).template, share=percent(waits[name] / total))
-        for name in ([first] * bool(cause_known) + others)[:_NAMED]
+        for name in causes[:_NAMED]
     ]
 
 

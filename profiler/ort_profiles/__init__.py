@@ -178,7 +178,9 @@ class NodeRows:
             return False
         last = self.last(len(self))
         timed = _NO_TIME not in (event.ts, event.dur)
-        begun = event.ts if event.ts != _NO_TIME else last[1] if last else 0
+        begun = event.ts
+        if begun == _NO_TIME:
+            begun = last[1] if last else 0
         self._table.add(
             name=event.name,
             op_name=args.op_name,

@@ -201,11 +201,10 @@ _SENTENCES: dict[HealthRule, _Sentence] = {
     ),
     HealthRule.RANGE: _Sentence(
         "Set aside",
-        "{ranges} of the host recorded as ending after the one that it began in, or after the "
-        "recording ({worst}): its call is in no figure",
+        "{ranges} of the host recorded as ending after the recording did ({worst}): left out",
         {
-            HealthAction.SHORTENED: "{ranges} of the host recorded as running past the next of its "
-            "name, or past the one that it began in; {worst}; shortened"
+            HealthAction.SHORTENED: "{ranges} of the host recorded as ending after the recording "
+            "did; {worst}; shortened to the usual length of the name"
         },
     ),
     HealthRule.NO_LENGTH: _Sentence(

@@ -40,7 +40,6 @@ from profiler.importers.gpu_calls import (
     there,
     threads_of,
 )
-from profiler.importers.kineto.health import overlong
 from profiler.kineto.operators import copy_name, kernel_name, queue
 from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s, distinct, number_within
 from profiler.trace.events import (
@@ -64,7 +63,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Shortened,
 )
-from profiler.trace.runtime_calls import NEVER, NO_END, DeviceRows, captured, elsewhere, host_calls
+from profiler.trace.runtime_calls import NO_END, DeviceRows, captured, elsewhere, host_calls
 
 # --- Work and host calls of a recording as commands of their calls.
 #
@@ -77,7 +76,6 @@ from profiler.trace.runtime_calls import NEVER, NO_END, DeviceRows, captured, el
 # - `shapes`: the operator's inputs, if `emit_marks(record_shapes=True)` recorded them.
 
 
-_DIGITS = re.compile(r"\d+")
 _KERNEL, _COPY = KINDS.index("kernel"), KINDS.index("gpu_memcpy")
 _TEXTS = ("layer", "op_type", "shapes", "kernel", "module")
 
@@ -409,32 +407,6 @@ def _checked(recorded: Recorded, machine: Machine) -> tuple[Recorded, Devices, C
     return replace(recorded, work=work), placed, found
 
 
-def _with_ranges(recorded: Recorded) -> tuple[Recorded, Iterator[HealthNote]]:
-    """The recording with corrected ends of ranges that are calls or passes, and notes of these."""
-    marks, work, api = recorded.marks, recorded.work, recorded.api
-    wanted = there(marks.submodules) | (marks.passes >= 0)
-    rows = np.flatnonzero(wanted[marks.text]) if len(wanted) else marks.text[:0]
-    names = [_DIGITS.sub("", text) for text in marks.texts]
-    known = {name: code for code, name in enumerate(names)}
-    group = np.array([*map(known.__getitem__, names), 0], dtype=np.int64)[marks.text[rows]]
-    _, lane = np.unique(marks.thread[rows], return_inverse=True)
-    others = (work.end, api.end, np.delete(marks.end, rows))
-    last = max(int(part.max(initial=0)) for part in others)
-    until = np.where(marks.passes[marks.text[rows]] >= 0, NEVER, last)  # as a step of torch
-    never = np.zeros(len(rows), dtype=np.bool_)  # NVTX's ranges may cross, and end at any time
-    times = marks.start[rows], marks.end[rows]
-    found = overlong(
-        group, lane.reshape(-1).astype(np.int32), *times, until, never, ~never, nested=False
-    )
-    if found is None:
-        return recorded, iter(())
-    end = marks.end.copy()
-    end[rows] = found.end
-    texts = [marks.texts[code] for code in marks.text[rows[found.rows]].tolist()]
-    notes = found.notes(texts, times[1] - times[0])
-    return replace(recorded, marks=replace(marks, end=end)), notes
-
-
 def _lost(dispatches: tuple[int, int], checked: Checked, placed: Devices) -> Iterator[HealthNote]:
     """Yield a note of missing dispatches, unless the check already counted their launches."""
     count, total = dispatches
@@ -474,14 +446,8 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
             "its writer failed, record again"
         )
     machine = replace(machine, placed=placed)
-    recorded, ranges = _with_ranges(recorded)
     apart = elsewhere(machine.elsewhere, len(machine.placed.code))
-    run.health = (
-        *checked.notes,
-        *ranges,
-        *apart,
-        *_lost(recorded.lost_dispatches, checked, placed),
-    )
+    run.health = (*checked.notes, *apart, *_lost(recorded.lost_dispatches, checked, placed))
     recorded.move(machine.base_ns)
     work, api, marks = recorded.work, recorded.api, recorded.marks
     launch = launches(work, api)

@@ -237,7 +237,7 @@ class HealthRule(StrEnum):
     TOO_SHORT = "too_short"  # kernels that take less time than any does
     TWICE = "twice"
     NOT_NESTED = "not_nested"  # nodes that end after their run, or after one that they lie in
-    RANGE = "range_too_long"  # of the host: past the range around it, or the recording's end
+    RANGE = "range_too_long"  # of the host: past the end of the recording
     ELSEWHERE = "elsewhere"  # work that names another device than it is listed under
     SHARED_NUMBERS = "shared_launch_numbers"  # by several processes
     REUSED_NUMBERS = "reused_launch_numbers"  # by one

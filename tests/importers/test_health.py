@@ -265,25 +265,56 @@ def test_a_range_that_cannot_be_so_long_is_no_call(place, action, analysis_of, t
     assert figures(analysis)[2] == pytest.approx(figures(twin)[2], rel=0.01) or alone
 
 
-@pytest.mark.parametrize("apart", [0, 5_000])
-def test_ranges_of_a_thread_do_not_cross(apart, tmp_path):
-    """Of five ranges in one around them, each with an operator, the third ends after that; of
-    another thread a range may. The recording goes on for a minute."""
+COROUTINES = (
+    ("text_encoder", 1_528, 96_647),
+    ("transformer", 33_794, 108_340),
+    ("vae_decoder", 83_043, 70_143),
+)  # requests that wait for each other on one thread, as torch recorded them with asyncio
+NESTED = (
+    ("forward", 10_000, 190_000),
+    *(("forward", 11_000 + 3_300 * n, 2_900) for n in range(57)),
+)
+SLOW_FIRST = (("request", 0, 70_000), *(("request", 71_000 + 4_000 * n, 3_900) for n in range(8)))
+STOPPED = (*SLOW_FIRST[1:], ("request", 110_000, 150_000))  # after the span, which ends early
+
+
+@pytest.mark.parametrize("ranges", [COROUTINES, NESTED, SLOW_FIRST, STOPPED])
+def test_ranges_that_are_only_unusual_stay(ranges, tmp_path):
+    """Ranges that cross, lie in others of their name, or are far longer than these are as the file
+    has them, without a note."""
     trace = Trace()
-    trace.event("user_annotation", "pipeline", 0, 1_000)
-    for number in range(5):
-        length = 2_000_000 if number == 2 and not apart else 90
-        trace.event("user_annotation", f"part {number}", 10 + 100 * number, length)
-        trace.op("aten::mm", 20 + 100 * number, 60)
-    trace.event("user_annotation", "part 7", 500, 2_000_000, tid=2)
-    trace.op("aten::mm", 60_000_000, 60)
+    trace.event("Trace", "PyTorch Profiler (0)", 0, 250_000, pid="Spans", tid="PyTorch Profiler")
+    for name, start, length in ranges:
+        trace.event("user_annotation", name, start, length)
+        trace.op("aten::linear", start + 10, 60)
     read = checked_trace(read_kineto(trace.write(tmp_path)))
-    found = [(str(one.rule), one.count, one.worst, one.usual_ns) for one in read.health]
-    assert found == ([] if apart else [("range_too_long", 1, "part 2", 90_000)])
+    assert read.health == ()
     rows = read.rows_of("user_annotation")
-    lengths = [1_000_000, *[90_000] * 5, 2_000_000_000]
-    lengths[3] = 100_000 if not apart else 90_000  # to the next one
-    assert read.duration_ns[rows].tolist() == lengths
+    assert sorted(read.duration_ns[rows].tolist()) == sorted(1_000 * one for *_, one in ranges)
+
+
+def test_of_many_names_each_range_beyond_the_end_is_set_aside_or_shortened(tmp_path):
+    """The usual length is that of the exact name on the thread, and ends where the next begins."""
+    trace = Trace()
+    trace.event("Trace", "PyTorch Profiler (0)", 0, 10_000, pid="Spans", tid="PyTorch Profiler")
+    for number in range(5):
+        late = 1_600_000 * (number == 2)
+        trace.event("user_annotation", f"block {number}", 1_000 * number, 900 + late)
+        trace.event("user_annotation", "step", 1_000 * number + 10, 100 + late)
+        trace.event("user_annotation", "step", 1_000 * number, 500, tid=2)
+        trace.module("Linear_0", 1_000 * number + 20, 50 + late)
+    trace.event("user_annotation", "step", 2_050, 90)
+    read = checked_trace(read_kineto(trace.write(tmp_path)))
+    found = [(str(one.action), one.count, one.total, one.usual_ns) for one in read.health]
+    assert found == [("shortened", 2, 21, 100_000), ("set_aside", 1, 21, 0)]
+    rows = read.rows_of("user_annotation", "python_function")
+    names = read.events.names_of(rows)
+    lengths = [*zip(names, read.duration_ns[rows].tolist(), strict=True)]
+    assert "block 2" not in names
+    assert lengths.count(("nn.Module: Linear_0", 50_000)) == 5
+    assert sorted(length for name, length in lengths if name == "step") == sorted(
+        [40_000, 90_000, *[100_000] * 4, *[500_000] * 5]
+    )
 
 
 @pytest.mark.parametrize("value", [None, "NaN"])

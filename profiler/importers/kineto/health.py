@@ -5,9 +5,8 @@ checked_trace(read_kineto(path)).health == (HealthNote(rule="overrun", …),)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,22 +17,18 @@ from msgspec import structs
 from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS
 from profiler.importers.kineto.modules import RUNTIME
 from profiler.kineto.arguments import whole
-from profiler.kineto.events import Ranges
 from profiler.kineto.trace_file import KinetoTrace, device_kind, device_name
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.health import check
 from profiler.trace.manifest_fields import EMPTY_NS, LARGEST, HealthAction, HealthNote, HealthRule
 from profiler.trace.runtime_calls import (
-    FLOOR_NS,
     LEAST_PEERS,
-    NEVER,
     NO_END,
     Bools,
     DeviceRows,
     elsewhere,
     host_calls,
-    repeats,
     timeless,
 )
 
@@ -43,6 +38,8 @@ _SAMPLE, _AHEAD = 64, 32  # calls, and operators that began ahead of each
 _LEAST_LOST, _LOST_SHARE = 3, 0.01  # of work with an operator; healthy recordings have none
 _NEAR_VALUES = 16  # times as large as there are
 _MOST_APART = 0.4  # of the work
+_MODULE, _STEP = "nn.Module: ", "ProfilerStep#"
+_SPAN_NS = 100_000_000  # torch's span of a healthy recording ends up to 17 ms early
 _PROCESSES = 1 << 16  # at most, whose launch numbers are made to differ
 
 
@@ -175,131 +172,52 @@ def _with_lengths(trace: KinetoTrace) -> KinetoTrace:
 
 
 def _with_ranges(trace: KinetoTrace) -> KinetoTrace:
-    """The trace without annotations and modules that last too long."""
+    """The trace without annotations and modules that end long after the recording: they last as
+    long as others of their name on their thread, or are set aside. Others are left as they are:
+    ranges of coroutines cross, and one request may be much slower than the rest."""
+    if not len(trace.rows_of("Trace")):
+        return trace  # the file does not say when the recording ended
     # a step of torch's schedule ends where the next begins; what the last does may not be recorded
     annotations = trace.rows_named(lambda name: not name.startswith(_STEP), "user_annotation")
     modules = trace.rows_named(lambda name: name.startswith(_MODULE), "python_function")
-    rows = np.append(annotations, modules)
-    recorded = trace.rows_of("Trace")
-    start, end = trace.start_ns, trace.end_ns
-    plain: dict[str, int] = {}
-
-    def group(name: str) -> int:
-        return plain.setdefault(_NUMBER.sub("", name), len(plain))
-
-    groups = trace.events.named(rows, group).astype(np.int64)
-    until = np.full(len(rows), int(np.delete(end, rows).max(initial=0)))
-    within = np.full(len(rows), len(recorded) > 0)
-    is_module = np.arange(len(rows)) >= len(annotations)  # which may contain one of its name
-    lane = 2 * trace.thread[rows] + is_module
-    found = overlong(groups, lane, start[rows], end[rows], until, within, ~is_module)
-    if found is None:
+    rows, start, end = np.append(annotations, modules), trace.start_ns, trace.end_ns
+    late = end[rows] > int(np.delete(end, rows).max()) + _SPAN_NS
+    if not late.any():
         return trace
-    length = trace.duration_ns.copy()
-    length[rows] = found.end - start[rows]
-    gone = rows[~found.kept]
+    key = trace.events.name.astype(np.int64) * len(trace.threads) + trace.thread
+    others = rows[~late]
+    others = others[np.lexsort((start[others], key[others]))]
+    keys, starts, length = key[others], start[others], trace.duration_ns.copy()
+    usual: dict[int, int] = {}  # the usual length by key, 0 if too few are known
+    for row in rows[late].tolist():
+        own = key.item(row)
+        first, last = np.searchsorted(keys, (own, own + 1)).tolist()
+        if own not in usual:
+            known = last - first >= LEAST_PEERS
+            usual[own] = int(np.median(trace.duration_ns[others[first:last]])) if known else 0
+        length[row] = usual[own]
+        following = first + int(np.searchsorted(starts[first:last], start[row], side="right"))
+        if following < last:
+            length[row] = min(usual[own], starts.item(following) - start.item(row))
+    gone = rows[late & (length[rows] == 0)]
+    shortened = rows[late & (length[rows] > 0)]
+    health = trace.health
+    for of, action in ((shortened, HealthAction.SHORTENED), (gone, HealthAction.SET_ASIDE)):
+        if len(of):
+            worst = of.item(int(trace.duration_ns[of].argmax()))
+            note = HealthNote(
+                rule=HealthRule.RANGE,
+                device=ROOT_DEVICE,
+                count=len(of),
+                total=len(rows),
+                worst=trace.events[worst].name[:200],
+                worst_ns=min(trace.duration_ns.item(worst), LARGEST),
+                usual_ns=usual[key.item(worst)],
+                action=action,
+            )
+            health = (*health, note)
     left = {name: one[~np.isin(one, gone)] for name, one in trace.rows.items()}
-    names = trace.events.names_of(rows[found.rows])
-    health = (*trace.health, *found.notes(names, end[rows] - start[rows]))
     return replace(trace, duration_ns=length, rows=left, health=health)
-
-
-# --- Ranges of the host that cannot be so long: of a thread, each lies in another or beside it.
-
-
-_MODULE, _STEP, _NUMBER = "nn.Module: ", "ProfilerStep#", re.compile(r"\d+")
-_LONG_NS, _LONGER, _FAR_LONGER = 1_000_000, 10, 50  # times as long as others of its name
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Overlong:
-    """The ranges, by their `rows`, that are too long, the usual length of each (0 if not known),
-    the corrected ends of all ranges, and which are `kept`: a range without others of its name
-    cannot be corrected."""
-
-    rows: Int64s
-    usual: Int64s
-    end: Int64s
-    kept: Bools
-
-    def notes(self, names: Sequence[str], length: Int64s) -> Iterator[HealthNote]:
-        """A note for ranges that were shortened, and one for those set aside; `names` are those of
-        `rows`, `length` is that of all ranges as recorded."""
-        for action in (HealthAction.SHORTENED, HealthAction.SET_ASIDE):
-            of = np.flatnonzero(self.kept[self.rows] == (action is HealthAction.SHORTENED))
-            if len(of):
-                worst = int(of[length[self.rows[of]].argmax()])
-                yield HealthNote(
-                    rule=HealthRule.RANGE,
-                    device=ROOT_DEVICE,
-                    count=len(of),
-                    total=len(length),
-                    worst=names[worst][:200],
-                    worst_ns=min(int(length[self.rows[worst]]), LARGEST),
-                    usual_ns=int(self.usual[worst]),
-                    action=action,
-                )
-
-
-def overlong(
-    group: Int64s,
-    lane: Int32s,
-    start: Int64s,
-    end: Int64s,
-    until: Int64s,
-    within: Bools,
-    apart: Bools,
-    *,
-    nested: bool = True,
-) -> Overlong | None:
-    """Return which ranges are too long; None if none is. `group` has one number for each name,
-    `lane` one for ranges that nest in each other; if not `nested`, they may cross. A range is too
-    long if it ends after one that it begins in, or after `until`, when all else had ended, though
-    it must lie `within` the recording; or if it is far longer than others of its name and ends
-    after `until`, or contains the next of these though they lie `apart`."""
-    ranges = Ranges.of(np.arange(len(start)), lane, start, end)
-    order, parent = ranges.row, ranges.parent
-    inner = np.flatnonzero(parent >= 0)
-    inside, around = order[inner], order[parent[inner]]
-    crossing = (end[inside] > end[around] + FLOOR_NS) & nested
-    alike = (group[inside] == group[around]) & apart[around] & ~crossing
-    late = end > until + FLOOR_NS
-    if not (crossing.any() or alike.any() or late.any()):
-        return None
-    usual = np.zeros(len(start), dtype=np.int64)
-    length = end - start
-    asked = np.concatenate(
-        (inside[crossing], around[crossing], around[alike], np.flatnonzero(late))
-    )
-    for name in np.unique(group[asked]).tolist():
-        of = np.flatnonzero(group == name)
-        if len(of) > LEAST_PEERS:
-            usual[of] = int(np.median(length[of]))
-    longer = (usual > 0) & (length > _LONGER * usual)
-    far = (usual > 0) & (length > np.maximum(_FAR_LONGER * usual, _LONG_NS))
-    wrong = late & (within | far)
-    wrong[around[alike]] |= far[around[alike]]
-    beyond = end[inside] - end[around]  # by so much the inner one of two is too long, or …
-    less = end[around] - start[inside]
-    for at in np.flatnonzero(crossing)[np.argsort(-np.maximum(beyond, less)[crossing])].tolist():
-        one, other = int(inside[at]), int(around[at])
-        if not (wrong[one] or wrong[other]):
-            is_inner = longer[one] if longer[one] != longer[other] else beyond[at] >= less[at]
-            wrong[one if is_inner else other] = True
-    rows = np.flatnonzero(wrong)
-    if not len(rows):
-        return None
-    corrected, kept = end.copy(), ~(wrong & ~longer)
-    following = np.full(len(start), NEVER)  # the start of the next of its name
-    by_name = np.lexsort((start, group, lane))
-    same = repeats(lane[by_name], group[by_name])
-    following[by_name[:-1][same]] = start[by_name[1:]][same]
-    for row in np.flatnonzero(wrong & kept).tolist():
-        begin, most = int(start[row]), int(usual[row])
-        ahead = int(following[row]) - begin
-        near = most <= 2 * ahead and ahead <= 2 * most
-        corrected[row] = begin + (ahead if near else most)
-    return Overlong(rows, usual[rows], corrected, kept)
 
 
 def _lost_operators(trace: KinetoTrace, work: Int64s, calls: Int64s) -> Iterator[HealthNote]:

@@ -314,25 +314,6 @@ def test_kernels_without_a_start_leave_busy_unknown(tmp_path):
     assert row["idle_share"] is None
 
 
-@pytest.mark.parametrize("place", [1, 3, 5])
-def test_a_range_far_longer_than_others_of_its_name_ends_as_they_do(place, tmp_path):
-    """Of an encoder and five passes of a transformer, one pass is recorded 1.6 s too long."""
-    rows = []
-    for number in range(6):
-        begin, name = 10_000_000 * number, "transformer" if number else "text_encoder"
-        rows.append(Range(begin, begin + 9_000_000, name))
-        call = Call(begin + 1_000, begin + 5_000, number + 1)
-        rows += [call, Kernel(begin + 9_000, begin + 8_000_000, number + 1)]
-    rows[3 * place].end += 1_600_000_000
-    run = imported(tmp_path, rows)
-    (note,) = run.info.health
-    assert (note.rule, note.worst, note.usual_ns) == ("range_too_long", "transformer", 9_000_000)
-    submodules = run.calls["submodule"].cast(pl.String).to_list()
-    assert submodules == ["text_encoder", *["transformer"] * 5]
-    lengths = run.calls["duration_ns"].to_list()
-    assert lengths == [9_000_000 if one != place or place == 5 else 10_000_000 for one in range(6)]
-
-
 def test_launches_without_any_work_are_times_of_the_host(tmp_path):
     """The calls and their times are those of the host, and the first line says so."""
     rows = [Range(0, 1_000, "text_encoder"), Range(1_000, 9_000, "unet")]

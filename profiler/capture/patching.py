@@ -138,6 +138,11 @@ class _CallableProxy:
         return _reduced_to(self._target)
 
 
+def callable_itself(value: Any) -> Any:
+    """The callable object that a proxy of ours replaces; any other value as it is."""
+    return object.__getattribute__(value, "_target") if type(value) is _CallableProxy else value
+
+
 def _reduced_to(value: Any) -> tuple[Any, ...]:
     """Return the `__reduce__` value of a wrapper that is pickled as `value`."""
     return operator.itemgetter(0), ((value,),)

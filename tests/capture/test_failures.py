@@ -9,6 +9,7 @@ import pytest
 
 import profiler
 from profiler.capture import FakeClock, Options, PipelineHooks, Recorder, Session
+from profiler.errors import InputError
 from tests.runs import told
 
 from .onnx_pipelines import gathering, opened
@@ -118,6 +119,37 @@ def test_mocks_keep_the_calls_of_the_script_alone(tmp_path):
     encoders = ["text_encoder", "text_encoder_2", "text_encoder_3"]
     assert loaded.calls["submodule"].to_list() == [*encoders, *encoders, "transformer"]
     assert not loaded.drops
+
+
+class Plain:
+    """A pipeline without a scheduler."""
+
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+    def __call__(self, x):
+        self.tokenizer(x)
+        return self.transformer()
+
+
+def test_mocks_in_collections_and_without_a_scheduler(tmp_path):
+    """A mock tokenizer, whose calls are hooked, is not asked for a schedule, and no mock in a list
+    or dict for anything; calls outside loops have no step."""
+    clock = FakeClock()
+    transformer = ToyPipeline(clock).transformer
+    tokenizer, held, given = (mock.MagicMock() for _ in range(3))
+    parts = {"transformer": transformer, "tokenizer": tokenizer, "more": [held], "all": {"a": held}}
+    pipeline = Plain(**parts)
+    with profiler.profile(pipeline, out=tmp_path / "one", ops="none", clock=clock) as run:
+        pipeline("a cat")
+    assert profiler.load(run.path).calls["step"].to_list() == [-1]
+    with (
+        pytest.raises(InputError, match="holds no module"),
+        profiler.profile({"vae": given, "upscaler": given}, out=tmp_path / "two", clock=clock),
+    ):
+        pass
+    assert tokenizer.mock_calls == [mock.call("a cat")]
+    assert held.mock_calls == given.mock_calls == []
 
 
 class Odd:

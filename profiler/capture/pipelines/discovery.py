@@ -19,7 +19,14 @@ from typing import Any
 
 from profiler.capture.backend import backend_of, notice
 from profiler.capture.imports import collection_waits, import_ahead
-from profiler.capture.patching import WRAPPED, ClassPatches, attributes, call_wrapped, weakly
+from profiler.capture.patching import (
+    WRAPPED,
+    ClassPatches,
+    attributes,
+    call_wrapped,
+    callable_itself,
+    weakly,
+)
 from profiler.plugins import let_pass
 
 # --- Objects that a pipeline holds, under any name: executed parts and schedulers.
@@ -88,7 +95,9 @@ def title(pipeline: Any) -> str:
 def held(pipeline: Any) -> Iterator[Held]:
     """All objects that a pipeline holds; one under several names comes several times."""
     if isinstance(pipeline, Together):
-        yield from (Held(name, name, None, value) for name, value in pipeline.alive().items())
+        for name, value in pipeline.alive().items():
+            if not is_mock(value):
+                yield Held(name, name, None, value)
         return
     own = attributes(pipeline)
     inner = own.get("_modules")  # modules have their children in a dict of their own
@@ -108,7 +117,8 @@ def _in_collection(name: str, collection: Any) -> Iterator[Held]:
     named = isinstance(collection, Mapping)
     pairs = collection.items() if named else enumerate(collection)
     for (key, value), _ in zip(list(pairs)[:_MOST], range(_MOST), strict=False):
-        if isinstance(key, (str, int)) and not isinstance(value, (*_PLAIN, Mapping, list, tuple)):
+        plain = is_mock(value) or isinstance(value, (*_PLAIN, Mapping, list, tuple))
+        if isinstance(key, (str, int)) and not plain:
             yield Held(str(key) if named else f"{name}_{key}", name, key, value)
 
 
@@ -116,19 +126,19 @@ def is_mock(value: Any) -> bool:
     """Whether `value` is one of `unittest.mock`: it has every method, and keeps each call of one
     for the script."""
     mocks = getattr(sys.modules.get("unittest.mock"), "NonCallableMock", None)
-    return mocks is not None and issubclass(type(value), mocks)
+    return mocks is not None and issubclass(type(callable_itself(value)), mocks)
 
 
 def is_scheduler(value: Any) -> bool:
     """Whether `value` steps through a schedule."""
-    steps = callable(getattr(value, "step", None)) and not is_mock(value)
+    steps = not is_mock(value) and callable(getattr(value, "step", None))
     return steps and any(hasattr(value, n) for n in _SCHEDULE)
 
 
 def schedulers(pipeline: Any) -> dict[str, Any]:
     """The schedulers that a pipeline holds, by name; one named scheduler comes first."""
     own = getattr(pipeline, "scheduler", None)
-    steps = callable(getattr(own, "step", None)) and not is_mock(own)
+    steps = not is_mock(own) and callable(getattr(own, "step", None))
     found = {"scheduler": own} if steps else {}
     for one in held(pipeline):
         known = one.key is not None or any(one.value is other for other in found.values())

@@ -429,8 +429,8 @@ def test_other_modules_are_copied_as_ever(tmp_path):
 
 
 def test_what_a_hooked_method_shows(tmp_path):
-    """A known limit (docs/known-limits.md): our frames are between the script's. Its module is freed
-    at the latest when garbage is collected."""
+    """A known limit (docs/known-limits.md): our frames are between the script's. Its module is
+    freed at the latest when garbage is collected."""
     codec = Codec()
     given = {"codec": codec}
     with profiler.profile(given, out=tmp_path, ops="none"):

@@ -4,9 +4,11 @@ classes."""
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from inspect import CO_OPTIMIZED
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
@@ -105,10 +107,8 @@ def _frames(caller: FrameType | None) -> Iterator[FrameType]:
     """The frames of the script, the outermost first; not the standard library's, to which a model
     in a pool of threads is `fn`."""
     found: list[FrameType] = []
-    library = sysconfig.get_path("stdlib")
     while caller is not None and len(found) < _MOST_FRAMES:
-        file = caller.f_code.co_filename
-        standard = file.startswith(library) and "-packages" not in file
+        standard = _is_standard(caller.f_code.co_filename)
         if not standard and not str(caller.f_globals.get("__name__")).startswith(_OWN):
             found.append(caller)
         caller = caller.f_back
@@ -141,7 +141,23 @@ def _locals(frame: FrameType) -> dict[str, Any]:
 
 
 def _is_script(frame: FrameType) -> bool:
-    return "site-packages" not in frame.f_code.co_filename
+    return not _is_installed(frame.f_code.co_filename)
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file is of an installed package."""
+    return "site-packages" in file or "dist-packages" in file
+
+
+def _is_standard(file: str) -> bool:
+    """Whether a file is of the standard library."""
+    return file.startswith(_library()) and not _is_installed(file)
+
+
+@cache
+def _library() -> str:
+    """The folder of the standard library, which takes half a millisecond to get."""
+    return sysconfig.get_path("stdlib") + os.sep
 
 
 def _shown(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -211,9 +227,8 @@ def _reached(roots: Iterable[Any], wanted: set[type]) -> list[Any]:
 
 def _script_globals() -> Iterator[dict[str, Any]]:
     """The variables of all modules that are not from libraries."""
-    library = sysconfig.get_path("stdlib")
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        foreign = "site-packages" in file or "dist-packages" in file or file.startswith(library)
+        foreign = _is_installed(file) or _is_standard(file)
         if not foreign and not name.startswith(_OWN) and (file or name == "__main__"):
             yield vars(module)

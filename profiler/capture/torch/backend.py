@@ -520,13 +520,13 @@ class ScriptModules:
         return True
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
-        from profiler.capture.torch.modules import outermost
+        from profiler.capture.torch.modules import outermost, with_parts
 
         graphs = [module for module in new if _is_graph(module)]
         if graphs:
             scripts = {id(module) for module in self._process.held(graphs, caller)}
             new = [module for module in new if not _is_graph(module) or id(module) in scripts]
-        held = {id(below) for module in self._known for below in module.modules()}
+        held = {id(below) for module in self._known for below in with_parts(module)}
         roots = [one for one in outermost(new) if id(one) not in held and _is_listed(one)]
         self._known.update(roots)
         found = [module for root in roots for module in _whole_modules(root)]
@@ -541,7 +541,7 @@ def _is_listed(module: Any) -> bool:
     """Whether torch can list a module's parts, which must be hashable for that; says so if not."""
     try:
         return bool([*module.modules()])
-    except TypeError as error:
+    except Exception as error:  # noqa: BLE001 - of its `__hash__`
         let_pass(error)
         notice(f"{type(module).__name__} is not recorded: {error}")
         return False

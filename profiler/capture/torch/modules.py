@@ -46,6 +46,18 @@ def outermost(modules: Iterable[Any]) -> list[Any]:
     return [module for key, module in by_id.items() if key not in children]
 
 
+def with_parts(module: Any) -> list[Any]:
+    """The module and all below it, each once; `Module.modules` fails if one has no hash."""
+    found: dict[int, Any] = {}
+    pending = [module]
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in found:
+            found[id(one)] = one
+            pending.extend(one._modules.values())  # noqa: SLF001
+    return list(found.values())
+
+
 # --- Copies of modules whose methods are wrapped: a shallow copy, such as a replica of
 # DataParallel, gets its module's attributes, and with them the wrappers.
 
@@ -848,7 +860,7 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
     import torch
 
     owners = {n: owner for n, owner in captured.items() if isinstance(owner, torch.nn.Module)}
-    inside = {id(below) for owner in owners.values() for below in owner.modules()}
+    inside = {id(below) for owner in owners.values() for below in with_parts(owner)}
     compiled = _has_compiled()
     for name, owner in owners.items():
         if not compiled and not is_one_piece(owner):
@@ -859,7 +871,7 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
         where = type(module).__module__
         own = where.startswith(_COMPILER_MODULES) and not is_one_piece(module)
         own = own and (compiled or where != _GRAPHS)  # else the script's: nothing else makes any
-        if own or any(id(below) in inside for below in module.modules()):
+        if own or any(id(below) in inside for below in with_parts(module)):
             continue
         if not compiled or is_one_piece(module):
             yield "", "forward", module

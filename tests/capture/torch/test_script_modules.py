@@ -395,6 +395,22 @@ def test_a_copy_of_a_hooked_module_is_not_recorded(tmp_path):
     assert len(profiler.load(recorded.path).calls) == 1
 
 
+class Unhashable(Net):
+    """A module that torch cannot list."""
+
+    __hash__ = None
+
+
+def test_a_module_without_a_hash_beside_a_pipeline(tmp_path):
+    """It costs the recording of others nothing."""
+    net, x, beside = Net(), torch.ones(1, 4), Unhashable()
+    with profiler.profile({"net": net}, out=tmp_path, ops="none") as recorded:
+        net(x)
+        beside(x)
+    loaded = profiler.load(recorded.path)
+    assert (loaded.calls["submodule"].to_list(), list(loaded.drops)) == (["net"], [])
+
+
 class Named(Codec):
     """A module that passes its state on by name."""
 

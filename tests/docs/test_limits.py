@@ -34,7 +34,7 @@ HELD = {
         "test_a_function_that_is_compiled_in_a_run_is_compiled_in_each",
         "`torch.jit.script(module)`": "tests/capture/torch/test_script_modules.py::"
         "test_hooked_modules_are_traced_and_exported_but_not_scripted",
-        "A copy or pickle of an attached module": "tests/capture/torch/test_script_modules.py::"
+        "A copy of an attached module": "tests/capture/torch/test_script_modules.py::"
         "test_a_copy_of_a_hooked_module_is_not_recorded",
         "A hooked `encode` or `decode`": "tests/capture/torch/test_script_modules.py::"
         "test_what_a_hooked_method_shows",

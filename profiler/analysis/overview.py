@@ -464,10 +464,10 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
         yield replace(fact, alert=uncaptured_modules.__name__ in fired)
     several = analysis.devices["idle_share"].count() > 1
     for fact in unrecorded_facts(analysis):
-        time, note = fact.value, said("in neither idle time nor end to end")
+        time, note = fact.value, said("not in idle or end to end")
         if several:
             time = said("{time} of the run", time=time)
-            note = said("on all devices, in neither idle time nor end to end")
+            note = said("on all devices, not in idle or end to end")
         yield replace(fact, value=time, note=note, remark=True)
     yield from host_times_facts(analysis)
     recording = analysis.run.recording
@@ -486,7 +486,7 @@ def _submodules(of: ReportInput) -> TableView | None:
     if shown < len(rows):
         title = joined(", ", [title, of_all(shown, len(rows))])
     if calls_overlap(of.analysis):
-        title = said("{title}; times are summed over devices, shares are not", title=title)
+        title = said("{title}; times add up over devices, shares do not", title=title)
     title, rows = _as_known(of.analysis, title, rows, "share", "busy_ns", "launch_bound_ns")
     devices = [text and _few_devices(text) for text in rows["device"]]
     rows = rows.with_columns(device=pl.Series(devices, dtype=pl.String))

@@ -285,7 +285,7 @@ def test_elapsed_that_adds_up_devices_says_so(devices, begins, elapsed_ns, at_on
     ]
     run = make_run(calls, spans=[make_span("pipeline", "P", 0, max(begins) + 100)])
     report = report_of(analyze(run))
-    assert ("times are summed over devices" in report.opening.submodules.name) == at_once
+    assert ("times add up over devices" in report.opening.submodules.name) == at_once
     (part,) = [
         one for section in report.sections for one in section.parts if one.title == "Submodules"
     ]

@@ -102,8 +102,8 @@ HELD = {
         "Lost operators": f"{_ELSEWHERE}nothing refers to them",
         "Work of one device": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
         "A clock that loses": "tests/trace/test_health.py::test_what_is_possible_is_not_seen",
-        "Ranges of NVTX": "tests/importers/kineto/test_iterations.py::"
-        "test_a_last_step_that_is_too_long_is_possible",
+        "Ranges of the host": "tests/importers/test_health.py::"
+        "test_ranges_that_are_only_unusual_stay",
         "Lost kernels of a graph": "tests/trace/test_health.py::"
         "test_lost_kernels_of_a_graph_that_ran_once_are_not_seen",
         "Kernels that are up to": "tests/trace/test_health.py::"

@@ -397,7 +397,7 @@ ASKED: dict[int, Asked] = {
         "analyze {first_conv} --section time",
         ("idle inside µs",),
         ("residual 75",),
-        (Figure(r"vae_decoder +run [^\n]* ([\d.]+) +6 +2\n", lambda: 3 * 25.0),),
+        (Figure(r"vae_decoder +cpu:0 [^\n]* ([\d.]+) +6 +2\n", lambda: 3 * 25.0),),
     ),
     32: Asked(
         f"predict {{sd35-eager}} --cuda-graph --untraced {_untraced_ms('sd35')}",
@@ -410,8 +410,8 @@ ASKED: dict[int, Asked] = {
         ("first call µs shortest µs median µs",),
         ("105.0",),
         (
-            Figure(r"\nvae_decoder +run +cpu:0 +3 +[\d.]+ +[\d.]+ +([\d.]+)", lambda: 150.0),
-            Figure(r"\nvae_decoder +run +cpu:0 +3(?: +[\d.]+){4} +([\d.]+)", lambda: 60.0),
+            Figure(r"\nvae_decoder +cpu:0 +3 +[\d.]+ +[\d.]+ +([\d.]+)", lambda: 150.0),
+            Figure(r"\nvae_decoder +cpu:0 +3(?: +[\d.]+){4} +([\d.]+)", lambda: 60.0),
         ),
     ),
     35: Asked(

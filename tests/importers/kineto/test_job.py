@@ -350,7 +350,7 @@ def test_shared_ranks_agree_with_their_truth():
     given = ReportInput(made, *extent(made.inputs.run))
     checks = {one.label: one for one in opening_of(given, summary_of(given)).checks}
     assert plain(checks["Not recorded"].value) == "205 ms of the run"
-    assert checks["Not recorded"].note.startswith("on all devices, neither idle ")
+    assert checks["Not recorded"].note.startswith("on all devices, not in idle ")
     text = headline(made, 0)
     whole = duration(total + made.accounting.unrecorded_ns)
     assert (whole, text.partition(" for ")[0]) == (

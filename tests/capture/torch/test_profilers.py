@@ -111,7 +111,7 @@ def test_the_notice_is_one_sentence(tmp_path, capfd, monkeypatch):
 
     monkeypatch.setattr(operators.TRACING, "_noticed", False)
     around(tiny.flux(), own_profiler(), tmp_path)
-    (line,) = [line for line in capfd.readouterr().err.splitlines() if "profile-sd3:" in line]
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "the script's own" in line]
     assert line == (
         "profile-sd3: the script's own torch.profiler is running, and torch has one a process: "
         "calls that run meanwhile are recorded without their operators"

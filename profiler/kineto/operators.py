@@ -440,6 +440,33 @@ def resampled_dims(
     return (*dims[:2], *sizes)
 
 
+# --- The `out` of an elementwise operator: its last argument, one more than it reads. Torch 1.9
+# computes `relu_` so.
+#
+# Source: torch's `native_functions.yaml` (numbers of arguments).
+
+
+_ARGUMENTS = {
+    f"aten::{name}": arguments
+    for arguments, names in {
+        1: "neg abs sqrt rsqrt reciprocal exp log sin cos tanh erf floor ceil sign sigmoid silu",
+        2: "mul minimum maximum pow remainder fmod clamp_min clamp_max",
+        3: "add sub clamp",
+    }.items()
+    for name in names.split()
+}
+
+
+def may_have_out(operator: str) -> bool:
+    """Whether `has_out` knows the operator."""
+    return operator in _ARGUMENTS
+
+
+def has_out(operator: str, dims: Sequence[Any]) -> bool:
+    """Whether the last of an operator's arguments, whose dims these are, is its result."""
+    return len(dims) == _ARGUMENTS.get(operator, len(dims)) + 1 and is_shape(dims[-1])
+
+
 # --- The result of a convolution, reduction or resampling, which torch's events lack.
 
 

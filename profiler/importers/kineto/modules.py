@@ -25,10 +25,12 @@ from profiler.kineto.arguments import Args
 from profiler.kineto.events import Bools, Ranges
 from profiler.kineto.operators import (
     has_mark,
+    has_out,
     has_result,
     is_list_copy,
     is_shape,
     listed_type,
+    may_have_out,
     result_of,
     text_mark,
 )
@@ -354,7 +356,8 @@ class ShapeTexts:
         asked = has_result(operator) or has_mark(operator)
         values = bytes(args.values) if asked else b""
         listed = listed_type(kernel) if is_list_copy(operator) else ""
-        key = (operator if asked else "", listed, values, bytes(args.dims), bytes(args.types))
+        named = operator if asked or may_have_out(operator) else ""
+        key = (named, listed, values, bytes(args.dims), bytes(args.types))
         text = self._known.get(key)
         if text is None:
             text = self._known[key] = _text(operator, args, _dtype(listed) if listed else _UNKNOWN)
@@ -370,10 +373,11 @@ def _text(operator: str, args: Args, listed: str) -> str:
         return ""
     if not isinstance(dims, list) or not isinstance(types, list):
         return ""
-    inputs = _inputs(dims, types, listed)
+    read = dims[:-1] if has_out(operator, dims) else dims
+    inputs = _inputs(read, types, listed)
     if not inputs:
         return ""
-    result = result_of(operator, dims, types, args.values)
+    result = dims[-1] if read is not dims else result_of(operator, dims, types, args.values)
     if result is not None:
         return f"{inputs} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
     return f"in: {inputs}" + (text_mark(operator, types, args.values) if has_mark(operator) else "")

@@ -284,6 +284,19 @@ def test_shapes_are_the_launching_operators_inputs(tmp_path):
     assert shapes == ["in: bfloat16[77,768] float32[768,8]"]
 
 
+def test_an_argument_more_than_an_operator_reads_is_its_result(tmp_path):
+    """`clamp_min(x, 0, out=x)`, of which a `relu_` of torch 1.9 consists, reads x once."""
+    trace = Trace()
+    trace.module("DiTTransformer_0", 0, 100)
+    for begin, dims in ((10, [[8, 4], [], [8, 4]]), (30, [[8, 4], [8, 4]])):
+        types = ["float", "Int", "float"] if len(dims) == 3 else ["float", "float"]
+        trace.op("aten::clamp_min", begin, 10, **{"Input Dims": dims, "Input type": types})
+        trace.kernel("clamp", begin + 5, 5, launched=begin + 2)
+    run = trace.imported(tmp_path)
+    shapes = run.commands.filter(pl.col("layer") == "aten::clamp_min")["shapes"].to_list()
+    assert shapes == ["float32[8,4] -> float32[8,4]", "in: float32[8,4] float32[8,4]"]
+
+
 def test_rocm_devices_are_named_after_their_runtime(tmp_path):
     """A HIP trace calls its devices rocm, under the number the events give."""
     trace = Trace(hip_runtime_version=1, deviceProperties=[{"id": 0, "name": "MI300X"}])

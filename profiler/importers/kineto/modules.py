@@ -377,7 +377,10 @@ def _text(operator: str, args: Args, listed: str) -> str:
     inputs = _inputs(read, types, listed)
     if not inputs:
         return ""
-    result = dims[-1] if read is not dims else result_of(operator, dims, types, args.values)
+    if read is not dims:  # an `out` without elements gets the size that it needs
+        result = dims[-1] if all(dims[-1]) else None
+    else:
+        result = result_of(operator, dims, types, args.values)
     if result is not None:
         return f"{inputs} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
     return f"in: {inputs}" + (text_mark(operator, types, args.values) if has_mark(operator) else "")

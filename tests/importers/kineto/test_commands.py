@@ -285,16 +285,25 @@ def test_shapes_are_the_launching_operators_inputs(tmp_path):
 
 
 def test_an_argument_more_than_an_operator_reads_is_its_result(tmp_path):
-    """`clamp_min(x, 0, out=x)`, of which a `relu_` of torch 1.9 consists, reads x once."""
+    """`clamp_min(x, 0, out=x)`, of which a `relu_` of torch 1.9 consists, reads x once; an `out`
+    without elements is given the size that it needs."""
     trace = Trace()
     trace.module("DiTTransformer_0", 0, 100)
-    for begin, dims in ((10, [[8, 4], [], [8, 4]]), (30, [[8, 4], [8, 4]])):
-        types = ["float", "Int", "float"] if len(dims) == 3 else ["float", "float"]
+    for begin, dims in (
+        (10, [[8, 4], [], [8, 4]]),
+        (30, [[8, 4], [8, 4]]),
+        (50, [[8, 4], [], [0]]),
+    ):
+        types = ["float", "Int" if len(dims) == 3 else "float", "float"][: len(dims)]
         trace.op("aten::clamp_min", begin, 10, **{"Input Dims": dims, "Input type": types})
         trace.kernel("clamp", begin + 5, 5, launched=begin + 2)
     run = trace.imported(tmp_path)
     shapes = run.commands.filter(pl.col("layer") == "aten::clamp_min")["shapes"].to_list()
-    assert shapes == ["float32[8,4] -> float32[8,4]", "in: float32[8,4] float32[8,4]"]
+    assert shapes == [
+        "float32[8,4] -> float32[8,4]",
+        "in: float32[8,4] float32[8,4]",
+        "in: float32[8,4]",
+    ]
 
 
 def test_rocm_devices_are_named_after_their_runtime(tmp_path):

@@ -426,13 +426,14 @@ def writable(value: Any) -> Any:
 
 _Type = TypeVar("_Type")
 _DECODERS: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
-_LEARNING = threading.RLock()
+FORKS_WAIT = threading.RLock()
+"""While a thread holds it, forks by others wait."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_LEARNING.acquire,
-        after_in_parent=_LEARNING.release,
-        after_in_child=_LEARNING.release,
+        before=FORKS_WAIT.acquire,
+        after_in_parent=FORKS_WAIT.release,
+        after_in_child=FORKS_WAIT.release,
     )
 
 
@@ -440,7 +441,7 @@ def decoder_of(kind: type[_Type], *, strict: bool = True) -> msgspec.json.Decode
     """The cached decoder of JSON as `kind`."""
     known = _DECODERS.get((kind, strict))
     if known is None:
-        with _LEARNING:
+        with FORKS_WAIT:
             known = _DECODERS.get((kind, strict)) or msgspec.json.Decoder(kind, strict=strict)
             _DECODERS[kind, strict] = known
     return cast("msgspec.json.Decoder[_Type]", known)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from profiler.capture.calls import HostCommands, HostWork, OwnWork, PipelineCall
 from profiler.capture.imports import interrupts_wait
 from profiler.capture.recorder import Recorder
+from profiler.files import FORKS_WAIT
 from profiler.plugins import let_pass
 from profiler.text import Note
 from profiler.trace.bundle import HOST_NAME, BundleWriter
@@ -169,6 +170,8 @@ class Conversions:
 
     def _work(self) -> None:
         """Convert on this thread until no session waits."""
+        with FORKS_WAIT:  # a child would wait forever for an import that a fork cuts short
+            import numpy.ma  # noqa: F401 - as `numpy.unique` does
         while True:
             pause = self.pause_s()
             if pause == 0.0:

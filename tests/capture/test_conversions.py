@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from profiler.capture.host_work import Conversions
@@ -84,3 +88,43 @@ def test_a_forked_child_converts_nothing_of_its_parents():
     conversions.abandon()
     conversions.drain()
     assert delivered == []
+
+
+FORKED_DURING_AN_IMPORT = """
+import os, signal, sys, threading
+import numpy as np
+from profiler.capture.host_work import Conversions
+
+class Stopped:
+    events = 1
+    recorders = lambda self: ()
+    convert = lambda self: np.unique(np.arange(3))
+
+class Finder:
+    def find_spec(name, path, target=None):
+        if name == "numpy.ma" and not importing.is_set():
+            importing.set()
+            forked.wait(0.2)  # in vain if the fork waits for the import
+
+importing, forked = threading.Event(), threading.Event()
+sys.meta_path.insert(0, Finder)
+Conversions(lambda: 0.0).put(Stopped())
+importing.wait(10)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    np.unique(np.arange(3))
+    os._exit(0)
+forked.set()
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_waits_for_what_the_thread_imports():
+    """A child that was forked while the thread imports what `numpy.unique` needs can use it."""
+    ours = subprocess.run(
+        [sys.executable, "-c", FORKED_DURING_AN_IMPORT], capture_output=True, text=True, check=True
+    )
+    assert ours.stdout == "0\n", ours.stderr

@@ -221,7 +221,7 @@ export class DevicesStrip extends FirstCanvas {
     const { palette } = page, curves = this.devices.map((device) => device.busy).filter(Boolean);
     const found = curves.length ? [[palette.page.busy, say("busy (any stream)")], [palette.page.wait, say("waiting"), "hatched"]] : [];
     if (curves.some((curve) => curve.lost.some((share) => share > 0))) found.push([palette.page.frame, say("not recorded"), "dotted"]);
-    if (this.items.some((item) => this.picks(item).submodule === null)) found.push([palette.page.frame, say("work outside of calls"), "framed"]);
+    if (this.items.some((item) => this.picks(item).submodule === null)) found.push([palette.page.frame, say("no call"), "framed"]);
     if (this.devices.some((device) => device.inside)) {
       found.push([palette.page.busy, say("in operators (start times not recorded)")], [palette.page.frame, say("outside of operators"), "lined"]);
     }

@@ -322,7 +322,7 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
     curve = ["busy (any stream)", "waiting"]
     for commands, names in (
         ([inside], curve),
-        ([before, inside], [*curve, "work outside of calls"]),
+        ([before, inside], [*curve, "no call"]),
     ):
         page = page_of(make_run([call], commands), tmp_path)
         with opened(chromium, page, viewport=_SCREEN) as report:

@@ -151,6 +151,11 @@ def _recommendation(found: Finding) -> Said:
 
 def _change(found: Finding) -> Said:
     if not _has_little_to_overlap(found):
+        if "to_overlap_ns" in found.evidence:
+            left = texts(found)["to_overlap_ns"]
+            return said(
+                "Overlap collectives with computation (at most {left}), or send less", left=left
+            )
         return said("Overlap collectives with computation, or send less")
     if "waited_ns" in found.evidence:
         return said("Send less, or divide the model: little is left to overlap")

@@ -217,10 +217,10 @@ def recording_note(ladder: Ladder) -> Said | None:
             most=most,
         )
     if ladder.stacks:
-        return said("ranges: Python stacks cost at most {most}; or give --untraced MS", most=most)
-    return said(
-        "ranges: recording costs at most {most}; predict --untraced MS takes it out", most=most
-    )
+        return said(
+            "ranges: Python stacks cost 0 to {most} before and after; or --untraced MS", most=most
+        )
+    return said("ranges: recording costs 0 to {most} before and after; or --untraced MS", most=most)
 
 
 def order_note(ladder: Ladder) -> Said | None:
@@ -418,8 +418,9 @@ def _what_they_are(ladder: Ladder) -> Said:
         )
     return said(
         "Each range is from the most to the least that recording may have added, with the "
-        "outcome's 90 % interval if that is wider than 2 %; profile-sd3 predict with a row's "
-        "options starts from the time as recorded, {recorded}.",
+        "outcome's 90 % interval if that is wider than 2 %; a factor compares two times to which "
+        "it added the same. profile-sd3 predict with a row's options starts from the time as "
+        "recorded, {recorded}.",
         recorded=duration(ladder.before_ns),
     )
 

@@ -148,7 +148,7 @@ def test_what_overlaps_with_collectives_is_no_more_than_is_computed():
         )
     )
     assert "Overlapping gains at most 50 ns" in words(enough).recommendation
-    assert change(enough) == "Overlap collectives with computation, or send less"
+    assert change(enough) == "Overlap collectives with computation (at most 50 ns), or send less"
     assert "Overlap" not in words(few).recommendation
     assert change(few) == "Find which rank is late, or send less: little is left to overlap"
 

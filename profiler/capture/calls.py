@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from profiler.capture.patching import ByIdentity
 from profiler.errors import InputError
 from profiler.plugins import error_text, let_pass
 from profiler.trace.events import (
@@ -454,7 +455,7 @@ class SaidStep:
     step: int
 
 
-_NAMES: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_NAMES: ByIdentity[str] = ByIdentity()
 _STEP: ContextVar[SaidStep | None] = ContextVar("profile_sd3_step", default=None)
 
 
@@ -486,12 +487,9 @@ def said_step() -> SaidStep | None:
 
 def named() -> dict[str, Any]:
     """The live objects that the script has named, by name."""
-    return {name: value for value, name in list(_NAMES.items())}
+    return {name: value for value, name in _NAMES.items()}
 
 
 def name_of(value: Any) -> str:
     """The name that the script gave an object, or ""."""
-    try:
-        return _NAMES.get(value, "") if _NAMES else ""
-    except TypeError:  # unhashable, or without weak references
-        return ""
+    return _NAMES.get(value) or ""

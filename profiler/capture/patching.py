@@ -19,9 +19,55 @@ import operator
 import weakref
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from profiler.plugins import let_pass
+
+# --- What is known of objects of the script's: by identity, since their classes may have no hash,
+# or one that fails, and two objects may count as equal.
+
+
+_Value = TypeVar("_Value")
+
+
+class ByIdentity(Generic[_Value]):
+    """A value for each of some objects, while these live. Setting one raises TypeError for an
+    object that cannot be referenced weakly."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], _Value]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, owner: Any) -> bool:
+        return id(owner) in self._known
+
+    def __setitem__(self, owner: Any, value: _Value) -> None:
+        here, key = weakref.ref(self), id(owner)
+
+        def forget(_: Any) -> None:
+            known = here()
+            if known is not None:
+                known._known.pop(key, None)  # noqa: SLF001 - of this object
+
+        self._known[key] = weakref.ref(owner, forget), value
+
+    def get(self, owner: Any) -> _Value | None:
+        """The object's value; None if it has none."""
+        known = self._known.get(id(owner))
+        return None if known is None else known[1]
+
+    def pop(self, owner: Any) -> _Value | None:
+        """Forget an object; returns as `get`."""
+        known = self._known.pop(id(owner), None)
+        return None if known is None else known[1]
+
+    def items(self) -> list[tuple[Any, _Value]]:
+        """The live objects with their values, in the order in which they came."""
+        pairs = [(reference(), value) for reference, value in list(self._known.values())]
+        return [(owner, value) for owner, value in pairs if owner is not None]
+
 
 # --- Methods that capture replaces on library classes, and restores at the end.
 

@@ -19,7 +19,6 @@ import signal
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from profiler.capture.backend import (
     notice,
 )
 from profiler.capture.imports import forget, when_imported
+from profiler.capture.patching import ByIdentity, is_wrapped
 from profiler.capture.pipelines.discovery import NewPipelines, Together
 from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
@@ -308,7 +308,7 @@ class SwitchedOn:
         self._used = False  # whether something to record has been called, or was about to be
         self._passed = Together()  # objects that were called and are no submodules
         self._opened = False  # whether opening the session for parts outside pipelines was tried
-        self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._attachments: ByIdentity[Any] = ByIdentity()
         self._lock = threading.RLock()
         self._pipelines = NewPipelines(self._attach)
         self._watchers = Watchers(self, self._pipelines, self._noticed)
@@ -335,7 +335,7 @@ class SwitchedOn:
         with self._lock:
             session, settings = self._session, self.settings
             self._session, self.settings, self._opened = None, None, False
-            self._attachments = weakref.WeakKeyDictionary()  # they reference what they recorded
+            self._attachments = ByIdentity()  # they reference what they recorded
         try:
             with self._end.closing():  # a deferred signal ends the process right after this
                 return _closed(session, settings, failure, announce=announce)
@@ -364,8 +364,6 @@ class SwitchedOn:
     def _attach(self, pipeline: Any) -> bool | None:
         """Hook a pipeline; None if it is not recorded here, since the script profiles it itself,
         the running pipeline covers it, or profiling is off."""
-        from profiler.capture.patching import is_wrapped
-
         begin_ns = time.perf_counter_ns()
         self._used = True
         if _is_part_of_running(pipeline):
@@ -396,7 +394,7 @@ class SwitchedOn:
         after the other.
         """
         with self._lock:
-            attachment = self._attachments.pop(pipeline, None)
+            attachment = self._attachments.pop(pipeline)
         if attachment is not None:
             attachment.detach()
             self._pipelines.forget_one(pipeline)
@@ -467,7 +465,7 @@ class SwitchedOn:
         self._used = True
         if self.settings is None:
             return
-        attached = list(self._attachments.values())
+        attached = [attachment for _, attachment in self._attachments.items()]
         own = [
             part
             for part in parts
@@ -519,7 +517,7 @@ class SwitchedOn:
         if self._session is not None:
             self._session.abandon()
         self._session, self._opened = None, False
-        self._attachments = weakref.WeakKeyDictionary()
+        self._attachments = ByIdentity()
         self._watchers.forget()
         enter(Scope())
 

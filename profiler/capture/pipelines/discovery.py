@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from profiler.capture.backend import backend_of, notice
 from profiler.capture.imports import collection_waits, import_ahead
 from profiler.capture.patching import (
     WRAPPED,
+    ByIdentity,
     ClassPatches,
     attributes,
     call_wrapped,
@@ -205,8 +205,8 @@ class NewPipelines:
 
     def __init__(self, attach: Callable[[Any], bool | None]) -> None:
         self._attach = attach
-        self._seen: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-        self._held: weakref.WeakSet[Any] = weakref.WeakSet()  # parts of pipelines
+        self._seen: ByIdentity[bool] = ByIdentity()
+        self._held: ByIdentity[bool] = ByIdentity()  # parts of pipelines
         self._lock = threading.RLock()
         self._classes: set[type] = set()
         self._patches = ClassPatches()
@@ -254,25 +254,22 @@ class NewPipelines:
 
     def holds(self, part: Any) -> bool:
         """Whether any existing pipeline contains `part`, used or not."""
-        try:
-            return part in self._held
-        except TypeError:
-            return False
+        return part in self._held
 
     def _note(self, modules: dict[str, Any]) -> None:
         for part in modules.values():
             with suppress(TypeError):  # it cannot be referenced weakly
-                self._held.add(part)
+                self._held[part] = True
 
     def forget(self) -> None:
         """Forget all pipelines, so that each is attached on its next use."""
-        self._seen = weakref.WeakKeyDictionary()
+        self._seen = ByIdentity()
         self._lock = threading.RLock()  # a fork may have left the child a locked one
 
     def forget_one(self, pipeline: Any) -> None:
         """Forget one pipeline, so that it is attached on its next use."""
         with self._lock:
-            self._seen.pop(pipeline, None)
+            self._seen.pop(pipeline)
 
     def undo(self) -> None:
         """Restore all classes."""
@@ -297,8 +294,9 @@ class NewPipelines:
         """Attach a pipeline once; other threads that use it wait, so that they are recorded,
         too."""
         with self._lock:
-            if pipeline in self._seen:
-                return self._seen[pipeline]
+            known = self._seen.get(pipeline)
+            if known is not None:
+                return known
             try:
                 with collection_waits():
                     attached = self._attach(pipeline)

@@ -21,7 +21,7 @@ from typing import Any
 
 from profiler.capture.backend import backend_of
 from profiler.capture.calls import Invocation, Place, first_dimension, scope
-from profiler.capture.patching import weakly
+from profiler.capture.patching import ByIdentity, weakly
 from profiler.capture.pipelines.discovery import held
 from profiler.capture.pipelines.submodules import part_of, present_entries
 from profiler.capture.recorder import Recorder
@@ -34,7 +34,7 @@ from profiler.trace.manifest_fields import Setting, SubmoduleSettings, setting
 
 
 _NOTHING = SubmoduleSettings()
-_DEFAULTS: weakref.WeakKeyDictionary[Any, dict[str, Setting]] = weakref.WeakKeyDictionary()
+_DEFAULTS: ByIdentity[dict[str, Setting]] = ByIdentity()
 """Default arguments by the blocks of a modular pipeline, which take milliseconds to compute."""
 
 
@@ -84,14 +84,15 @@ def block_defaults(pipeline: Any) -> dict[str, Setting]:
     try:
         if blocks is None:
             return {}
-        if blocks in _DEFAULTS:
-            return _DEFAULTS[blocks]
-        inputs: Any = getattr(blocks, "inputs", None)
-        found = {one.name: one.default for one in inputs if isinstance(one.name, str)}
-        return _DEFAULTS.setdefault(blocks, _plain(found))
+        known = _DEFAULTS.get(blocks)
+        if known is None:
+            inputs: Any = getattr(blocks, "inputs", None)
+            found = {one.name: one.default for one in inputs if isinstance(one.name, str)}
+            known = _DEFAULTS[blocks] = _plain(found)
     except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return {}
+    return known
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Setting]:

@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import (
     BuiltinFunctionType,
@@ -26,7 +27,7 @@ from typing import Any, Literal
 
 from profiler.capture.backend import Backend, backend_of, backends, configured
 from profiler.capture.calls import PipelineCall, name_of, number_of, scope
-from profiler.capture.patching import Wraps, weakly
+from profiler.capture.patching import ByIdentity, Wraps, weakly
 from profiler.capture.pipelines.discovery import (
     Held,
     Together,
@@ -298,7 +299,7 @@ _OF_METHOD = (("encode", "encode"), ("get_", "encode"), ("decode", "decode"))
 _TIMESTEP = "timestep"  # prefix of a denoiser's parameter for the step
 
 _Seen = tuple[tuple[str, str | int | None, int], ...]
-_FOUND: weakref.WeakKeyDictionary[Any, tuple[_Seen, list[Entry]]] = weakref.WeakKeyDictionary()
+_FOUND: ByIdentity[tuple[_Seen, list[Entry]]] = ByIdentity()
 """For each pipeline, the objects it held, and the entries found in them."""
 
 
@@ -311,27 +312,16 @@ class Apart:
     same: frozenset[str]
 
 
-_APART: weakref.WeakKeyDictionary[Any, Apart] = weakref.WeakKeyDictionary()
+_APART: ByIdentity[Apart] = ByIdentity()
 
 
 def set_apart(pipeline: Any, apart: Apart | None) -> Apart | None:
     """Set the suffix of a pipeline's submodule names; returns the previous one."""
-    before = _apart(pipeline)
-    try:
-        if apart is not None:
+    before = _APART.pop(pipeline)
+    if apart is not None:
+        with suppress(TypeError):  # it cannot be referenced weakly
             _APART[pipeline] = apart
-        elif before is not None:
-            del _APART[pipeline]
-    except TypeError as error:  # it is unhashable
-        let_pass(error)
     return before
-
-
-def _apart(pipeline: Any) -> Apart | None:
-    try:
-        return _APART.get(pipeline) if _APART else None
-    except TypeError:  # it is unhashable
-        return None
 
 
 def entries(pipeline: Any) -> list[Entry]:
@@ -351,7 +341,7 @@ def present_entries(pipeline: Any) -> list[Entry]:
     """As `entries`, but empty if there are none."""
     known = [entry for entry in _ENTRIES if _has(pipeline, entry)]
     found = [*known, *_others(pipeline, known)]
-    apart = _apart(pipeline)
+    apart = _APART.get(pipeline)
     return [_under_its_name(entry, _name(pipeline, entry, apart)) for entry in found]
 
 
@@ -374,12 +364,12 @@ def _under_its_name(entry: Entry, name: str) -> Entry:
 def _others(pipeline: Any, known: list[Entry]) -> list[Entry]:
     """The entries except the `known` ones; searched again if the pipeline holds new objects."""
     seen = tuple((one.name, one.key, id(one.value)) for one in held(pipeline))
-    try:
-        before, found = _FOUND.get(pipeline, ((), []))
-        if seen != before:
-            _FOUND[pipeline] = seen, (found := _looked_for(pipeline, known))
-    except TypeError:  # it is unhashable
-        return _looked_for(pipeline, known)
+    before = _FOUND.get(pipeline)
+    if before is not None and before[0] == seen:
+        return before[1]
+    found = _looked_for(pipeline, known)
+    with suppress(TypeError):  # it cannot be referenced weakly
+        _FOUND[pipeline] = seen, found
     return found
 
 

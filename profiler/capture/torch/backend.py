@@ -11,9 +11,8 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,14 @@ from profiler.capture.imports import (
     tracked_instances,
     with_subclasses,
 )
-from profiler.capture.patching import DETOUR, Around, ClassPatches, Wraps, wraps_method
+from profiler.capture.patching import (
+    DETOUR,
+    Around,
+    ByIdentity,
+    ClassPatches,
+    Wraps,
+    wraps_method,
+)
 from profiler.capture.torch.script_profilers import AUTOGRAD, KINETO, PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.events import ROOT_DEVICE
@@ -153,10 +159,13 @@ def execution_device(module: Any) -> str:
         device = getattr(candidate, "execution_device", None)
         if device is not None:
             return _indexed(f"cuda:{device}" if isinstance(device, int) else device)
-    tensor = next(module.parameters(), None)
-    if tensor is None:
-        tensor = next(module.buffers(), None)
-    return ROOT_DEVICE if tensor is None else device_name(tensor.device)
+    from profiler.capture.torch.model_settings import every, own_tensors
+
+    for kind in ("_parameters", "_buffers"):
+        for one in every(module):
+            for tensor in own_tensors(one, (kind,)):
+                return device_name(tensor.device)
+    return ROOT_DEVICE
 
 
 def _holder(owner: Any, name: str) -> tuple[Any, str]:
@@ -191,7 +200,9 @@ class Torch(Backend):
         return is_module(part)
 
     def inside(self, part: Any) -> Iterable[Any]:
-        return list(part.modules())
+        from profiler.capture.torch.model_settings import every
+
+        return every(part)
 
     def entry_points(self, part: Any) -> tuple[str, ...]:
         from profiler.capture.torch.modules import entry_points
@@ -244,11 +255,11 @@ class Torch(Backend):
 
     def weight_bytes(self, part: Any) -> int | None:
         """Of its parameters and buffers, each once, and of what is packed."""
-        from profiler.capture.torch.model_settings import is_lazy, stored_bytes
+        from profiler.capture.torch.model_settings import every, is_lazy, own_tensors, stored_bytes
 
-        if any(map(is_lazy, chain(part.parameters(), part.buffers()))):
+        if any(is_lazy(tensor) for module in every(part) for tensor in own_tensors(module)):
             return None
-        return sum(stored_bytes(part.modules()).values())
+        return sum(stored_bytes(every(part)).values())
 
     def settings(self, part: Any) -> SubmoduleSettings | None:
         from profiler.capture.torch.model_settings import module_settings
@@ -329,13 +340,11 @@ BACKEND = Torch()
 _MODULE = "torch.nn.modules.module"  # defines Module
 _AHEAD = ("profiler.capture.torch.operators", "profiler.capture.torch.model_settings")
 _OWN = "profiler."
-_FRAMEWORK = "torch.nn."
 _OF_TORCH = "torch."
 _COMPILER_AND_EXPORT_MODULES = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
 _EXPORTED = "ONNXTracedModule"  # torch.onnx.export calls this function of torch.jit._trace
 _COMPILED = "torch._dynamo.eval_frame"  # defines what torch.compile returns
 _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
-_FEWEST_CHILDREN = 2  # children with parameters: then a container of torch's is a model
 _OTHER_WAYS = re.compile(r"(encode|decode)\w*|[a-z]\w*_features|generate")  # into a model
 _MOST_LOOKS = 200  # at new modules; then the script is no longer watched
 _PATIENCE_S = 10.0  # other threads wait this long for a look, which may in turn wait for them
@@ -349,7 +358,7 @@ class ScriptModules:
         self._base: Any = None
         self._before: tuple[Any, Any] = (None, None)  # the original `__init__` and `__call__`
         self._new: list[weakref.ref[Any]] = []
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # outermost ones, passed on
+        self._known: ByIdentity[bool] = ByIdentity()  # outermost ones, passed on
         self._ways = ClassPatches()  # methods that enter a module before every `__call__`
         self._classes: set[type] = set()
         self._looks = 0
@@ -397,8 +406,8 @@ class ScriptModules:
     def forget(self) -> None:
         """Forget all modules, so that each is passed on at its next call."""
         self._lock, self._arming = threading.RLock(), threading.RLock()
-        self._new += [weakref.ref(known) for known in list(self._known)]
-        self._known = weakref.WeakSet()
+        self._new += [weakref.ref(known) for known, _ in self._known.items()]
+        self._known = ByIdentity()
         if self._new and self._base is not None:
             self._arm()
 
@@ -409,7 +418,7 @@ class ScriptModules:
             self._base.__init__, self._base.__call__ = self._before
             self._leave_ways()
             self._base, self._armed = None, False
-            self._new, self._known = [], weakref.WeakSet()
+            self._new, self._known = [], ByIdentity()
 
     def _arm(self) -> None:
         """Have the next call of any module look at the new ones."""
@@ -520,31 +529,23 @@ class ScriptModules:
         return True
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
-        from profiler.capture.torch.modules import outermost, with_parts
+        from profiler.capture.torch.model_settings import every, small_modules, whole_modules
+        from profiler.capture.torch.modules import outermost
 
         graphs = [module for module in new if _is_graph(module)]
         if graphs:
             scripts = {id(module) for module in self._process.held(graphs, caller)}
             new = [module for module in new if not _is_graph(module) or id(module) in scripts]
-        held = {id(below) for module in self._known for below in with_parts(module)}
-        roots = [one for one in outermost(new) if id(one) not in held and _is_listed(one)]
-        self._known.update(roots)
-        found = [module for root in roots for module in _whole_modules(root)]
-        small = [module for root in roots for module in _small_modules(root)]
+        held = {id(below) for module, _ in self._known.items() for below in every(module)}
+        roots = [one for one in outermost(new) if id(one) not in held]
+        for root in roots:
+            self._known[root] = True
+        found = [module for root in roots for module in whole_modules(root)]
+        small = [module for root in roots for module in small_modules(root)]
         if found:
             self._process.use_parts(found, caller)
         if small:
             self._process.pass_over(small, caller)
-
-
-def _is_listed(module: Any) -> bool:
-    """Whether torch can list a module's parts, which must be hashable for that; says so if not."""
-    try:
-        return bool([*module.modules()])
-    except Exception as error:  # noqa: BLE001 - of its `__hash__`
-        let_pass(error)
-        notice(f"{type(module).__name__} is not recorded: {error}")
-        return False
 
 
 def _is_compilers(module: Any) -> bool:
@@ -569,34 +570,3 @@ def _may_be_scripts(module: Any) -> bool:
 
     busy = torch.compiler.is_compiling() or CompileContext.try_get() or TracingContext.try_get()
     return _is_graph(module) and not busy
-
-
-def _whole_modules(module: Any) -> Iterator[Any]:
-    """The module if it is large enough for a submodule, else the outermost ones below it that
-    are."""
-    if is_whole(module):
-        yield module
-    else:
-        for child in module._modules.values():  # noqa: SLF001
-            if child is not None:
-                yield from _whole_modules(child)
-
-
-def _small_modules(module: Any) -> Iterator[Any]:
-    """The executed parts of the module outside captured ones: the module itself if it contains none
-    of these."""
-    if not any(True for _ in _whole_modules(module)):
-        yield module
-    elif not is_whole(module):
-        for child in module._modules.values():  # noqa: SLF001
-            if child is not None:
-                yield from _small_modules(child)
-
-
-def is_whole(module: Any) -> bool:
-    """Whether a module is large enough for a submodule: its class is not torch's own, or two of
-    its children have parameters."""
-    if not f"{type(module).__module__}.".startswith(_FRAMEWORK):
-        return True
-    children = (child for child in module._modules.values() if child is not None)  # noqa: SLF001
-    return sum(any(True for _ in c.parameters()) for c in children) >= _FEWEST_CHILDREN

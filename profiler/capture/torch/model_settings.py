@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from profiler.capture.backend import device_name
 from profiler.capture.calls import Skipped
+from profiler.capture.patching import ByIdentity
 from profiler.capture.torch.compile import compiled
 from profiler.trace.manifest_fields import (
     Adapter,
@@ -53,32 +53,97 @@ def gpu(device: str) -> Device | None:
     )
 
 
+# --- The modules below one, and those of them that are large enough for submodules.
+
+
+_FRAMEWORK = "torch.nn."
+_FEWEST_CHILDREN = 2  # children with parameters: then a container of torch's is a model
+
+
 def child(module: Any, name: str) -> Any:
     """The child of that name; None if there is none."""
-    children: Any = getattr(module, "_modules", {})
-    return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
+    named: Any = getattr(module, "_modules", {})
+    return named[name] if name in named else None  # noqa: SIM401 - it may have no `get`
 
 
-def every(root: Any) -> list[Any]:
-    """`root` and all modules below it, each once: in a fifth of the time that `modules()` takes,
-    which also makes their paths."""
-    found, seen = [root], {id(root)}
-    for module in found:  # grows meanwhile
-        for below in module._modules.values():  # noqa: SLF001 - torch has nothing else that is fast
-            if below is not None and id(below) not in seen:
-                seen.add(id(below))
-                found.append(below)
-    return found
+def children(module: Any) -> list[tuple[str, Any]]:
+    """Name and module of each child."""
+    pairs = module._modules.items()  # noqa: SLF001 - torch's functions fail if one has no hash
+    return [(name, below) for name, below in pairs if below is not None]
 
 
-def own_tensors(module: Any) -> list[Any]:
+def every(root: Any) -> Iterator[Any]:
+    """`root` and all modules below it, each once, in the order of torch's `modules()`."""
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        module = pending.pop()
+        if module is not None and id(module) not in seen:
+            seen.add(id(module))
+            yield module
+            below = module._modules  # noqa: SLF001 - as above
+            if below:
+                pending += reversed(below.values())
+
+
+def with_paths(
+    root: Any, closed: Callable[[Any], bool] = lambda _: False
+) -> Iterator[tuple[str, Any]]:
+    """`root` and all modules below it, each once, under its first path from there; but none below
+    those that are `closed`."""
+    seen = {id(root)}
+    pending = [("", root)]
+    while pending:
+        path, module = pending.pop()
+        yield path, module
+        prefix, below = f"{path}." if path else "", []
+        for name, one in () if closed(module) else children(module):
+            if id(one) not in seen:
+                seen.add(id(one))
+                below.append((f"{prefix}{name}", one))
+        pending += reversed(below)
+
+
+def own_tensors(module: Any, kinds: Sequence[str] = ("_parameters", "_buffers")) -> list[Any]:
     """Its parameters and buffers, but not its children's."""
     own, found = module.__dict__, []
-    for kind in ("_parameters", "_buffers"):
+    for kind in kinds:
         held = own[kind] if kind in own else getattr(module, kind)
         if held:
             found += [tensor for tensor in held.values() if tensor is not None]
     return found
+
+
+def whole_modules(module: Any) -> Iterator[Any]:
+    """The module if it is large enough for a submodule, else the outermost ones below it that
+    are."""
+    if is_whole(module):
+        yield module
+    else:
+        for _, child in children(module):
+            yield from whole_modules(child)
+
+
+def small_modules(module: Any) -> Iterator[Any]:
+    """The executed parts of the module outside captured ones: the module itself if it contains none
+    of these."""
+    if not any(True for _ in whole_modules(module)):
+        yield module
+    elif not is_whole(module):
+        for _, child in children(module):
+            yield from small_modules(child)
+
+
+def is_whole(module: Any) -> bool:
+    """Whether a module is large enough for a submodule: its class is not torch's own, or two of
+    its children have parameters."""
+    if not f"{type(module).__module__}.".startswith(_FRAMEWORK):
+        return True
+    with_weights = (
+        any(own_tensors(one, ("_parameters",)) for one in every(child))
+        for _, child in children(module)
+    )
+    return sum(with_weights) >= _FEWEST_CHILDREN
 
 
 # --- What a module holds itself, also if its children and tensors are in no dict (TorchScript), and
@@ -257,16 +322,14 @@ _MARKS = (
     "processor",
 )
 """Attributes of the few modules with settings beyond their weights."""
-_KNOWN: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, WeightType]]] = (
-    weakref.WeakKeyDictionary()
-)
+_KNOWN: ByIdentity[tuple[list[Any], dict[str, WeightType]]] = ByIdentity()
 """For each submodule, its tensors, their types, and the weight types computed from them."""
 
 
 def module_settings(root: Any) -> SubmoduleSettings:
     """The settings of the submodule `root`. Read in each pipeline call, so thousands of modules are
     visited once, and weights again only if a tensor has changed."""
-    everything = every(root)
+    everything = list(every(root))
     modules = [one for one in everything if _marked(one)]
     own = child(root, "_orig_mod") or root  # the module inside a wrapper of torch.compile
     return SubmoduleSettings(
@@ -287,9 +350,9 @@ def _marked(module: Any) -> bool:
 def _weights(root: Any, modules: Sequence[Any]) -> dict[str, WeightType]:
     tensors = [tensor for module in modules for tensor in own_tensors(module)]
     now = [len(modules), *map(id, tensors), *(tensor.dtype for tensor in tensors)]
-    before, known = _KNOWN.get(root, ([], {}))
-    if before == now:
-        return known
+    known = _KNOWN.get(root)
+    if known is not None and known[0] == now:
+        return known[1]
     sizes = stored_bytes(modules)
     total = sum(sizes.values())
     ordered = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -503,7 +566,7 @@ class StepCaches:
     def _find(self, module: Any) -> None:
         if not any("_diffusers_hook" in inner.__dict__ for inner in every(module)):
             return
-        for path, inner in module.named_modules():
+        for path, inner in with_paths(module):
             registry = inner.__dict__.get("_diffusers_hook")
             for hook in registry.hooks.values() if registry is not None else ():
                 name = type(hook).__name__

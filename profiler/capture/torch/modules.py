@@ -26,9 +26,22 @@ from typing import Any
 
 import numpy as np
 
-from profiler.capture.patching import ClassPatches, Wrapper, Wraps, attributes, is_function
+from profiler.capture.patching import (
+    ByIdentity,
+    ClassPatches,
+    Wrapper,
+    Wraps,
+    attributes,
+    is_function,
+)
 from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
-from profiler.capture.torch.model_settings import child, packed_shapes
+from profiler.capture.torch.model_settings import (
+    child,
+    children,
+    every,
+    packed_shapes,
+    with_paths,
+)
 from profiler.capture.torch.script_profilers import PROFILERS
 from profiler.plugins import let_pass
 from profiler.trace.columns import Counter, Int64s
@@ -42,20 +55,8 @@ def is_compiled(module: Any) -> bool:
 def outermost(modules: Iterable[Any]) -> list[Any]:
     """Those that none of the others has as a child, once."""
     by_id = {id(module): module for module in modules}
-    children = {id(child) for module in by_id.values() for child in module._modules.values()}  # noqa: SLF001
-    return [module for key, module in by_id.items() if key not in children]
-
-
-def with_parts(module: Any) -> list[Any]:
-    """The module and all below it, each once; `Module.modules` fails if one has no hash."""
-    found: dict[int, Any] = {}
-    pending = [module]
-    while pending:
-        one = pending.pop()
-        if one is not None and id(one) not in found:
-            found[id(one)] = one
-            pending.extend(one._modules.values())  # noqa: SLF001
-    return list(found.values())
+    below = {id(child) for module in by_id.values() for _, child in children(module)}
+    return [module for key, module in by_id.items() if key not in below]
 
 
 # --- Copies of modules whose methods are wrapped: a shallow copy, such as a replica of
@@ -484,7 +485,7 @@ class ModuleRanges:
     def __init__(self, root: Any) -> None:
         self._root = weakref.ref(root)
         self._attached = False
-        self._known: weakref.WeakKeyDictionary[Any, _Hooks] = weakref.WeakKeyDictionary()
+        self._known: ByIdentity[_Hooks] = ByIdentity()
         self._there: list[_Hooks] = []
         self._wraps = Wraps()
         self.classes: dict[str, str] = {}  # by path from the root, "" for the root
@@ -609,18 +610,9 @@ def _modules_below(root: Any) -> Iterator[tuple[str, Any]]:
     import torch
 
     never_called = (torch.nn.ModuleList, torch.nn.ModuleDict)
-    seen = {id(root)}
-    pending = [("", root)]
-    while pending:
-        path, module = pending.pop()
+    for path, module in with_paths(root, is_one_piece):
         if path and not isinstance(module, never_called):
             yield path, module
-        if is_one_piece(module):
-            continue
-        below = [(n, m) for n, m in module.named_children() if id(m) not in seen]
-        seen.update(id(child) for _, child in below)
-        prefix = f"{path}." if path else ""
-        pending += [(f"{prefix}{name}", child) for name, child in reversed(below)]
 
 
 def class_name(module: Any) -> str:
@@ -688,7 +680,7 @@ def _features_below(module: Any) -> Iterator[str]:
     except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return
-    for name, below in module.named_children():
+    for name, below in children(module):
         if below is base and not is_one_piece(below):
             for method in _public_methods(_class_of(below)):
                 if method.endswith(_FEATURES) and _calls_child(below, method, 0):
@@ -705,7 +697,7 @@ def encoder_of(module: Any) -> Any:
     except Exception as error:  # noqa: BLE001 - the user's program goes on
         let_pass(error)
         return None
-    below = found is not module and any(found is one for one in module.modules())
+    below = found is not module and any(found is one for one in every(module))
     return found if below and callable(found) else None
 
 
@@ -860,7 +852,7 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
     import torch
 
     owners = {n: owner for n, owner in captured.items() if isinstance(owner, torch.nn.Module)}
-    inside = {id(below) for owner in owners.values() for below in with_parts(owner)}
+    inside = {id(below) for owner in owners.values() for below in every(owner)}
     compiled = _has_compiled()
     for name, owner in owners.items():
         if not compiled and not is_one_piece(owner):
@@ -871,18 +863,18 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
         where = type(module).__module__
         own = where.startswith(_COMPILER_MODULES) and not is_one_piece(module)
         own = own and (compiled or where != _GRAPHS)  # else the script's: nothing else makes any
-        if own or any(id(below) in inside for below in with_parts(module)):
+        if own or any(id(below) in inside for below in every(module)):
             continue
         if not compiled or is_one_piece(module):
             yield "", "forward", module
 
 
 def _pieces(name: str, module: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
-    for child_name, child in module.named_children():
+    for child_name, below in children(module):
         path = f"{name}.{child_name}"
-        yield path, "forward", child
-        if depth > 1 and not (is_compiled(child) or is_one_piece(child)):
-            yield from _pieces(path, child, depth - 1)
+        yield path, "forward", below
+        if depth > 1 and not (is_compiled(below) or is_one_piece(below)):
+            yield from _pieces(path, below, depth - 1)
 
 
 def _has_compiled() -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
@@ -21,7 +22,8 @@ torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from profiler.capture.patching import ClassPatches, Wraps  # noqa: E402
 from profiler.capture.pipelines.script_objects import held_around, names_of  # noqa: E402
-from profiler.capture.torch.backend import ScriptModules, is_whole  # noqa: E402
+from profiler.capture.torch.backend import ScriptModules  # noqa: E402
+from profiler.capture.torch.model_settings import is_whole  # noqa: E402
 from profiler.capture.torch.modules import SHALLOW_COPIES  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -62,6 +64,16 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         return self.b(self.a(x))
+
+
+class Incomparable(Net):
+    """A module that has no hash and cannot be compared: torch cannot list it."""
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    def __hash__(self):
+        raise RuntimeError("hashed")
 
 
 class Process:
@@ -121,6 +133,21 @@ def test_what_is_put_into_a_known_module_later_is_part_of_it(process):
 
     script()
     assert [list(found) for found in process.used] == [["net"]]
+
+
+def test_a_known_module_that_later_holds_one_without_a_hash(process):
+    """It and modules that are made after it are recorded as others are, and nobody asks whether
+    two are equal."""
+
+    def script():
+        net, x = Net(), torch.ones(1, 4)
+        net(x)
+        net.a = Incomparable()
+        later, alone, twin = Net(), Incomparable(), Incomparable()
+        return torch.equal(twin(alone(later(net(x)))), twin.b(twin.a(alone(later(net(x))))))
+
+    assert script()
+    assert [list(found) for found in process.used] == [["net"], ["later", "alone", "twin"]]
 
 
 def test_what_is_too_small_is_not_handed_over(process):
@@ -395,20 +422,63 @@ def test_a_copy_of_a_hooked_module_is_not_recorded(tmp_path):
     assert len(profiler.load(recorded.path).calls) == 1
 
 
-class Unhashable(Net):
-    """A module that torch cannot list."""
-
-    __hash__ = None
-
-
 def test_a_module_without_a_hash_beside_a_pipeline(tmp_path):
     """It costs the recording of others nothing."""
-    net, x, beside = Net(), torch.ones(1, 4), Unhashable()
+    net, x, beside = Net(), torch.ones(1, 4), Incomparable()
     with profiler.profile({"net": net}, out=tmp_path, ops="none") as recorded:
         net(x)
         beside(x)
     loaded = profiler.load(recorded.path)
     assert (loaded.calls["submodule"].to_list(), list(loaded.drops)) == (["net"], [])
+
+
+@dataclass  # which compares its instances by their parts, and gives them no hash
+class Pair:
+    """A pipeline of two modules."""
+
+    reader: torch.nn.Module
+    writer: torch.nn.Module
+
+    def __call__(self, x):
+        return self.writer(self.reader(x))
+
+
+def test_a_pipeline_with_parts_without_a_hash(tmp_path, capsys):
+    """All of it is recorded: parts, modules in them, and what replaces one between two calls."""
+    pair, x = Pair(Net(), Incomparable()), torch.ones(1, 4)
+    pair.reader.b = torch.nn.Sequential(Incomparable(), Incomparable())
+    plain = pair(x)
+    with profiler.profile(pair, out=tmp_path) as recorded:
+        same = torch.equal(pair(x), plain)
+        pair.writer = Incomparable()
+        pair(x)
+    assert same
+    loaded = profiler.load(recorded.path)
+    parts, inside = ["reader", "writer"], ["a", "b.0.a", "b.0.b", "b.1.a", "b.1.b", "a", "b"]
+    assert loaded.calls["submodule"].to_list() == parts * 2
+    assert loaded.commands["module"].to_list() == inside * 2
+    assert list(loaded.drops) == []
+    assert loaded.info.submodules["writer"].weight_bytes == 2 * 4 * (4 * 4 + 4)
+    assert Incomparable.__name__ not in capsys.readouterr().err
+
+
+def test_equal_pipelines_are_recorded_apart(tmp_path):
+    """Each under its own name, although they and their modules count as equal."""
+
+    class Same(Net):
+        def __eq__(self, other):
+            return isinstance(other, Same)
+
+        def __hash__(self):
+            return 1
+
+    first, second = Pair(Same(), Same()), Pair(Same(), Same())
+    assert first == second
+    with profiler.profile([first, second], out=tmp_path, ops="none") as recorded:
+        second(first(torch.ones(1, 4)))
+    calls = profiler.load(recorded.path).calls
+    own = ["reader", "writer"]
+    assert calls["submodule"].to_list() == own + [f"{name}@Pair" for name in own]
 
 
 class Named(Codec):

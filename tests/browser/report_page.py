@@ -83,10 +83,19 @@ class ReportPage:
 _USABLE = "() => window.profileUsable"
 
 
+_NEVER_QUIET = """{
+  const later = window.setTimeout;
+  window.setTimeout = (act, ms, ...rest) => (ms >= 2000 ? 0 : later(act, ms, ...rest));
+}"""
+
+
 @contextmanager
-def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
+def opened(
+    browser: Any, path: Path, *, figures_wait: bool = False, **options: Any
+) -> Iterator[ReportPage]:
     """Open `path` and wait until it is usable: the timeline is drawn earlier, and a test that read
-    `profileReport` then failed on a busy machine. `options` are playwright's for a context.
+    `profileReport` then failed on a busy machine. `options` are playwright's for a context. If
+    `figures_wait`, figures are not drawn because nothing happens for seconds.
 
     Motion is reduced, so that every movement of the timeline is done at once.
     """
@@ -100,6 +109,8 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
     context.add_init_script(
         "window.clicksSeen = 0; addEventListener('click', () => (window.clicksSeen += 1), true);"
     )
+    if figures_wait:
+        context.add_init_script(_NEVER_QUIET)
     report = ReportPage(context.new_page())
     report.page.on("console", lambda message: report.said.append(message.text))
     report.page.on("pageerror", lambda error: report.said.append(str(error)))

@@ -58,7 +58,7 @@ def test_figures_have_their_room_before_they_are_drawn(
 ) -> None:
     """A place is as tall before its figure is drawn as after, also where a legend takes many lines,
     so that a page on which somebody scrolls does not move."""
-    with opened(chromium, many, locale=locale, **_DEVICES[device]) as report:
+    with opened(chromium, many, figures_wait=True, locale=locale, **_DEVICES[device]) as report:
         report.page.evaluate(_TABLES_FIT)  # they put columns away a frame after they are filled
         rooms, tall = report.page.evaluate(_ROOMS), report.page.evaluate(_TALL)
         least = report.page.evaluate(_LEAST)
@@ -72,7 +72,7 @@ def test_figures_have_their_room_before_they_are_drawn(
 
 def test_the_room_follows_width_and_language(chromium: Any, many: Path) -> None:
     """Turned and switched before anything is drawn, the page has the room that it then needs."""
-    with opened(chromium, many, **_DEVICES["desktop"]) as report:
+    with opened(chromium, many, figures_wait=True, **_DEVICES["desktop"]) as report:
         wide = report.page.evaluate(_ROOMS)
         report.page.set_viewport_size({"width": 390, "height": 844})
         report.page.wait_for_function(

@@ -331,6 +331,53 @@ def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None
             assert entries.all_inner_texts() == names
 
 
+def test_busy_shares_say_what_they_are_of(chromium: Any, tmp_path: Path) -> None:
+    """A device works 3 µs before a call of 4 µs, which is the end-to-end time, and then throughout:
+    beside an axis of 9 µs the share of the strip is of 4 µs, that of the timeline of its window of
+    9 µs. The latter stands above the curve."""
+    call = make_call(0, "unet", 5000, 9000, device="cuda:0")
+    spans = [make_span("pipeline", "P", 5000, 9000)]
+    works = [
+        Command(n, "cuda:0", "s", "compute", "k", *at)
+        for n, *at in ((-1, 0, 3000), (0, 5000, 4000))
+    ]
+    run = make_run([call], works, spans)
+    with opened(chromium, page_of(run, tmp_path), viewport=_SCREEN) as report:
+        assert "busy 100 % of 4.00 µs" in written(report, "profileFirst.strip.draw()")
+        assert "busy 78 % of 9.00 µs" in written(report, "profileReport.timeline.drawNow()")
+        ink, top = report.page.evaluate(
+            """() => {
+              const { timeline } = profileReport, { lane, y, height } = timeline.placed
+                .find((one) => one.lane.kind === "use"), tops = [];
+              const context = new Proxy({}, { set: () => true, get: (_, name) => (...box) =>
+                name === "fillRect" && tops.push(box[1]) });
+              lane.draw(context, { y, height });
+              return [y + 8 + 11.5 / 2, Math.min(...tops)];
+            }"""
+        )
+        assert ink <= top
+        report.page.set_viewport_size({"width": 390, "height": 844})
+        report.page.wait_for_function("() => profileFirst.strip.width < 400")
+        assert "100 % of 4.00 µs" in written(report, "profileFirst.strip.draw()")
+
+
+def written(report: ReportPage, drawing: str) -> list[str]:
+    """The texts that some drawing writes on its canvas, with ordinary spaces."""
+    texts = report.page.evaluate(
+        """() => {
+          const { prototype } = CanvasRenderingContext2D, { fillText } = prototype, texts = [];
+          prototype.fillText = function (text, ...place) {
+            texts.push(text);
+            fillText.call(this, text, ...place);
+          };
+          DRAWING;
+          prototype.fillText = fillText;
+          return texts;
+        }""".replace("DRAWING", drawing)
+    )
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts]
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_the_busy_share_of_a_run_is_of_any_of_its_devices(
     chromium: Any, tmp_path: Path, devices: int

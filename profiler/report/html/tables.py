@@ -264,7 +264,7 @@ def strip_json(timeline: Timeline, busy: Mapping[str, Any] = {}) -> dict[str, An
 def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
     """Return the utilization over time by device: `start` and `step` of intervals of equal length,
     the `busy` part of each in thousandths, and the part in which nothing was recorded (`lost`);
-    `share` is that of the end-to-end time. Devices of unknown utilization are left out."""
+    `share` is that of the end-to-end time, `of_ns`. Devices of unknown utilization are left out."""
     shares = dict(analysis.devices.select("device", "utilization").iter_rows())
     if not any(share is not None for share in shares.values()):
         return {}
@@ -279,6 +279,7 @@ def busy_json(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
             "start": first - begin_ns,
             "step": (last - first) / len(rows),
             "share": shares[str(device)],
+            "of_ns": analysis.accounting.end_to_end_ns,
             "busy": (1000 * rows["busy_share"]).round().cast(pl.Int64).to_list(),
             "lost": (1000 * rows["unrecorded_share"]).round().cast(pl.Int64).to_list(),
         }

@@ -9,7 +9,8 @@ import { message, say } from "./language.js";
 import { ticks } from "./marks.js";
 import { rowNames } from "./row_names.js";
 
-const STRIP = { label: 132, ruler: 18, steps: 15, row: 38, least: 9, most: 190, gap: 4 }; // pixels
+const STRIP = { label: 132, short: 96, ruler: 18, steps: 15, row: 38, least: 9, most: 190, gap: 4 }; // pixels
+const LONGER = 1.01; // axis to end-to-end time
 const OF_CALLS = 0.42; // of a device's row, if its busy share is known
 
 export class DevicesStrip extends FirstCanvas {
@@ -43,7 +44,7 @@ export class DevicesStrip extends FirstCanvas {
 
   get height() { return this.top + this.row * this.devices.length + 2; }
 
-  get left() { return this.width < 640 ? 72 : STRIP.label; }
+  get left() { return this.width < 640 ? (this.longer ? STRIP.short : 72) : STRIP.label; }
 
   x(time) { return this.left + ((time - this.begin) / (this.end - this.begin)) * (this.width - this.left); }
 
@@ -175,16 +176,28 @@ export class DevicesStrip extends FirstCanvas {
     const names = this.devices.flatMap(({ busy }, row) => {
       const { top, height } = this.callsOf(row), place = this.busyOf(row);
       if (!place || place.height < 10) return [[devices[row], this.top + (row + 0.5) * this.row - STRIP.gap / 2]];
-      const share = format.percent(busy ? busy.share : this.inside(row)), text = busy ? say("busy {share}", { share }) : say("{share} in operators", { share });
-      return [[devices[row], top + height / 2], [text, place.top + place.height / 2, share]];
+      return [[devices[row], top + height / 2], [this.shares(row), place.top + place.height / 2]];
     });
     if (this.top > STRIP.ruler) names.unshift([say("Steps"), STRIP.ruler + STRIP.steps / 2 - 1]);
-    for (const [name, y, short] of this.row > 10 ? names : []) {
+    for (const [texts, y] of this.row > 10 ? names : []) {
       context.fillStyle = this.inks.muted;
-      context.fillText(this.fitted(context, [name, short], this.left - 8), 0, y);
+      context.fillText(this.fitted(context, [texts].flat(), this.left - 8), 0, y);
     }
     if (this.top > STRIP.ruler) this.drawSteps(context);
   }
+
+  // How busy a device was, the longest text first: with what it is a share of if the axis has more, such as time
+  // that was not recorded on any device.
+  shares(row) {
+    const { busy } = this.devices[row], share = format.percent(busy ? busy.share : this.inside(row));
+    if (!busy) return [say("{share} in operators", { share }), share];
+    if (!this.longer) return [say("busy {share}", { share }), share];
+    const time = format.duration(busy.of_ns);
+    return [say("busy {share} of {time}", { share, time }), say("{share} of {whole}", { share, whole: time })];
+  }
+
+  // Whether the axis is so much longer than what busy shares are of that they would not be those that are drawn.
+  get longer() { return this.devices.some(({ busy }) => busy && this.end - this.begin > LONGER * busy.of_ns); }
 
   drawSteps(context) {
     const { start, duration, step } = page.strip.steps;

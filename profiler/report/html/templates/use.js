@@ -53,14 +53,17 @@ class UseLane {
     return low ? before[low - 1] + Math.min(time, ends[low - 1]) - begins[low - 1] : 0;
   }
 
-  // The part of a window of time within the run in which the device was busy, 0 to 1.
+  // What of a window of time lies within the run.
+  within(begin, end) { return { from: Math.max(begin, 0), to: Math.min(end, this.timeline.span) }; }
+
+  // The part of that in which the device was busy, 0 to 1.
   share(begin, end) {
-    const from = Math.max(begin, 0), to = Math.min(end, this.timeline.span);
+    const { from, to } = this.within(begin, end);
     return to > from ? (this.busyBefore(to) - this.busyBefore(from)) / (to - from) : 0;
   }
 
   draw(context, { y, height }) {
-    const { timeline } = this, { view, width, inks } = timeline, tall = height - 10, ground = y + height - 4;
+    const { timeline } = this, { view, width, inks } = timeline, tall = height - 18, ground = y + height - 4;
     const length = view.end - view.begin;
     context.fillStyle = inks.busy;
     let last = this.busyBefore(Math.max(view.begin, 0));
@@ -73,12 +76,10 @@ class UseLane {
     }
     context.fillStyle = inks.line;
     context.fillRect(0, ground, width, 1);
-    const text = say("{share} of the window", { share: format.percent(this.share(view.begin, view.end)) }), wide = context.measureText(text).width;
-    context.fillStyle = inks.surface; // the value stays readable on the curve
-    context.fillRect(width - wide - 10, y, wide + 8, 16);
+    const { from, to } = this.within(view.begin, view.end), share = format.percent(this.share(from, to));
     context.fillStyle = inks.text;
     context.textAlign = "right";
-    context.fillText(text, width - 6, y + 8);
+    context.fillText(say("busy {share} of {time}", { share, time: format.duration(Math.max(to - from, 0)) }), width - 6, y + 8);
     context.textAlign = "left";
   }
 }

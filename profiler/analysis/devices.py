@@ -527,14 +527,14 @@ def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
 
 def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int) -> Fact:
     """Return the line of a device: `rocm:2`: `busy 60 %`, `idle 40 %: launch-bound 38 %, between
-    calls 2.0 %`, and first what was not recorded of it, of other devices maybe."""
+    calls 2.0 %`, and first what was not recorded of it, though it is in the end-to-end time."""
     idle = said("idle {share}", share=percent(row["idle_share"]))
     causes = _causes(waits, total) if waits is not None and total else []
     if causes:
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
     lost = 1 - row["utilization"] - row["idle_share"]
     if lost >= _WORTH:
-        idle = said("not recorded {share}, {idle}", share=percent(lost), idle=idle)
+        idle = said("gaps in its record {share}, {idle}", share=percent(lost), idle=idle)
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 

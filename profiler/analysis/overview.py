@@ -334,8 +334,8 @@ def _identity(analysis: Analysis) -> Iterator[str]:
     sums["idle"] = sums["elapsed"] - sums["calls"] - sums["host"]
     worked_ns = min(work_in_no_call(analysis.inputs), sums["idle"])
     template = said(
-        "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
-        "+ unaccounted {residual} ({share})."
+        "End to end {total} = calls {calls} + host work between them {host} + no call "
+        "running {idle} + unaccounted {residual} ({share})."
     )
     if not times_recorded(analysis.inputs.run.info):
         template = said(
@@ -345,7 +345,7 @@ def _identity(analysis: Analysis) -> Iterator[str]:
     elif worked_ns:
         template = said(
             "End to end {total} = calls {calls} + host work between them {host} + work of devices "
-            "in no call {worked} + idle {idle} + unaccounted {residual} ({share})."
+            "in no call {worked} + no call running {idle} + unaccounted {residual} ({share})."
         )
     values = {
         "total": duration(account.end_to_end_ns),

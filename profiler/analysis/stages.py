@@ -337,13 +337,13 @@ def _divided(analysis: Analysis) -> tuple[pl.DataFrame, int] | None:
 def _stages(analysis: Analysis) -> Iterator[Part]:
     if len(analysis.stages):
         worked = work_in_no_call(analysis.inputs) if analysis.accounting.possible else 0
-        note = said("Devices worked in no call for {time} of the idle time.", time=duration(worked))
+        note = said("While no call ran, devices worked for {time}.", time=duration(worked))
         figure: Figure | None = stages_figure(analysis)
         if _divided(analysis) is not None:  # of other parts than those of the table
             yield Part(said("Stages: what devices did"), figure=figure)
             figure = None
         yield Part(
-            said("Stages: calls, host work between them, idle")
+            said("Stages: calls, host work between them, no call running")
             if times_recorded(analysis.inputs.run.info)
             else said("Stages: calls and host work between them"),
             figure=figure,

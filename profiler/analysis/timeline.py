@@ -45,7 +45,7 @@ ON_AXIS: tuple[Column, ...] = (
         label="host work",
         hide_if_zero=True,
     ),
-    col("idle_ns", NS, "elapsed_ns - calls_ns - host_ns"),
+    col("idle_ns", NS, "elapsed_ns - calls_ns - host_ns", label="no call"),
 )
 
 

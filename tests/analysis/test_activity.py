@@ -131,7 +131,7 @@ def test_the_heading_says_what_is_drawn():
     did has one of its own."""
     calls = [make_call(0, "unet", 0, 400, device="cuda:0")]
     spans = [make_span("pipeline", "p", 0, 500), make_span("stage", "denoise", 0, 500)]
-    both = "Stages: calls, host work between them, idle"
+    both = "Stages: calls, host work between them, no call running"
     assert stage_parts(asked(make_run(calls, [], spans))) == [(both, True, True)]
     worked = stage_parts(asked(make_run(calls, [kernel(0, 100, 400)], spans)))
     assert worked == [("Stages: what devices did", True, False), (both, False, True)]

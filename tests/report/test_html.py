@@ -172,7 +172,7 @@ def test_the_accounting_identity_is_written_out(tiny):
     """The sentence has every term of the identity and the residual."""
     text = tiny.replace("\N{NO-BREAK SPACE}", " ")
     expected = (
-        "End to end 1.00 µs = calls 670 ns + host work between them 90 ns + idle 240 ns "
+        "End to end 1.00 µs = calls 670 ns + host work between them 90 ns + no call running 240 ns "
         "+ unaccounted 0 ns (0 %)."
     )
     assert expected in text

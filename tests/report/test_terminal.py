@@ -52,15 +52,19 @@ def test_first_line_is_the_answer():
 
 def test_accounting_adds_up_in_view():
     """Stages and unaccounted time stand above the end-to-end time, whose columns are their sums."""
-    assert part_lines(_text(tiny_run()), "Stages: calls, host work between them, idle") == [
-        "stage elapsed µs share % calls in calls µs host work µs idle µs host range µs",
+    assert part_lines(
+        _text(tiny_run()), "Stages: calls, host work between them, no call running"
+    ) == [
+        "stage elapsed µs share % calls in calls µs host work µs no call µs host range µs",
         "encode 0.10 10.0 1 0.09 0.01 0 0.20",
         "denoise 0.66 66.0 2 0.50 0.04 0.12 0.70",
         "decode 0.24 24.0 1 0.08 0.04 0.12 0.10",
         "unaccounted 0 0 - - - - -",
         "end to end 1.00 100.0 4 0.67 0.09 0.24 1.00",
     ]
-    identity = "End to end 1.00 µs = calls 670 ns + host work between them 90 ns + idle 240 ns"
+    identity = (
+        "End to end 1.00 µs = calls 670 ns + host work between them 90 ns + no call running 240 ns"
+    )
     assert f"{identity} + unaccounted 0 ns (0 %)." in " ".join(_text(tiny_run()).split())
 
 
@@ -74,9 +78,9 @@ def test_work_of_devices_in_no_call_is_not_idle():
     ]
     call = make_call(0, "t", 0, 40, device="cuda:0")
     text = " ".join(_text(make_run([call], free, spans)).split())
-    work = "host work between them 5 ns + work of devices in no call 25 ns + idle 30 ns"
+    work = "host work between them 5 ns + work of devices in no call 25 ns + no call running 30 ns"
     assert f"End to end 100 ns = calls 40 ns + {work} + unaccounted 0 ns (0 %)." in text
-    assert "Devices worked in no call for 25 ns of the idle time." in text
+    assert "While no call ran, devices worked for 25 ns." in text
 
 
 def test_long_gaps_have_their_number_and_time_in_one():

@@ -171,7 +171,9 @@ def test_idle_time_is_no_zero_where_nobody_recorded_when_commands_ran(told):
     assert analysis.activity["elapsed_ns"].sum() == 100
     report = report_of(analysis)
     titles = [part.title for section in report.sections for part in section.parts]
-    assert any(title.endswith("host work between them, idle") for title in titles) == known
+    assert (
+        any(title.endswith("host work between them, no call running") for title in titles) == known
+    )
     shown = {
         part.table.key: {column.name for column in part.table.columns}
         for section in report.sections
@@ -181,7 +183,7 @@ def test_idle_time_is_no_zero_where_nobody_recorded_when_commands_ran(told):
     assert ("idle_ns" in shown["stages"]) == known
     assert all(("idle_inside_ns" in shown[key]) == known for key in ("submodules", "calls"))
     text = report.summary.accounting.replace("\N{NO-BREAK SPACE}", " ")
-    assert ("idle 40 ns" in text, "idle time is not known" in text) == (known, not known)
+    assert ("no call running 40 ns" in text, "idle time is not known" in text) == (known, not known)
 
 
 @needs_corpus

@@ -196,7 +196,7 @@ def _median_line(count: int, median_ns: int, unit: Unit, theme: Theme) -> dict[s
 
 def _step_text(name: str, row: Mapping[str, Any]) -> str:
     split = said(
-        "calls {calls}, host {host}, idle {idle}",
+        "calls {calls}, host {host}, no call {idle}",
         calls=duration(row["calls_ns"]),
         host=duration(row["host_ns"]),
         idle=duration(row["idle_ns"]),

@@ -477,7 +477,7 @@ def _roles_layout(totals: dict[str, int], theme: Theme) -> Chart:
 
 
 _CALLS = said("calls, several at once")
-_HOST_WORK, _NOTHING = said("host work"), said("idle")
+_HOST_WORK, _NOTHING = said("host work"), said("no call")
 _FIXED: dict[str, Colour] = {
     _CALLS: HOST,
     _HOST_WORK: HOST_WORK,

@@ -431,8 +431,8 @@ SENTENCES: Sentences = {
         DropReason.NOTHING_PROFILED: "none of its submodules had activate_profiler",
         DropReason.SKIP_EARLIER: "--skip {files}, where the runtimes were called so often before "
         "it",
-        DropReason.RANKS_NOT_GIVEN: "{given} of the job's {size} ranks were given: give all to see "
-        "the others",
+        DropReason.RANKS_NOT_GIVEN: "{given} of the job's {size} ranks were given: figures are of "
+        "these; give all to see the others",
         DropReason.RANK_UNALIGNED: "fewer than three collectives relate the clock of rank {rank} "
         "to that of rank {reference}, so it has a timeline of its own: do not compare times "
         "across these ranks",
@@ -621,7 +621,8 @@ def worst_drop_fact(analysis: Analysis) -> Fact:
     note = worded_note(worst.detail)
     if worst.kind.has_missing_time:
         what = said("{kind} in {where}", kind=what, where=worst.where)
-        note = said("{what}; the figures lack part of the run", what=note)
+        if worst.detail.code != DropReason.RANKS_NOT_GIVEN:
+            note = said("{what}; the figures lack part of the run", what=note)
     elif worst.detail.code not in _ADVISING:
         note = said("{what}; nothing needs to be done", what=note)
     if len(drops) > 1:

@@ -230,6 +230,21 @@ def test_waiting_leads_to_its_gaps(first: ReportPage) -> None:
     assert gaps.is_visible()
 
 
+def test_waiting_is_never_a_number_alone(first: ReportPage) -> None:
+    """However little room a box of waiting has, it begins with the words for what is waited for."""
+    found = first.page.evaluate(
+        """() => {
+          const { icicle } = profileFirst;
+          return icicle.items.filter(({ node }) => icicle.is(node, "waiting"))
+            .map(({ node }) => [icicle.name(node), icicle.texts(node)]);
+        }"""
+    )
+    assert found
+    for name, texts in found:
+        assert {text[:5] for text in texts} == {name[:5]}
+        assert len(texts[-1]) <= 10
+
+
 def test_keys_go_through_the_icicle(first: ReportPage) -> None:
     """Arrows go down, along and up, Enter zooms, Escape leads back; Space chooses."""
     canvas, keyboard = first.page.locator("#first-icicle canvas"), first.page.keyboard

@@ -171,7 +171,7 @@ export class Icicle extends FirstCanvas {
   texts(node) {
     const name = this.name(node), short = shortened(name, 24);
     const time = this.time(node), share = format.percent(this.share(node));
-    if (this.is(node, "waiting")) return [`${name} · ${time} · ${share}`, `${name} · ${time}`, name, `${time}`];
+    if (this.is(node, "waiting")) return [`${name} · ${time} · ${share}`, `${name} · ${time}`, name, short, shortened(name, 10)];
     const mix = this.mix(node), more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
     if (mix) return [...(node === this.root || page.icicle.together ? [] : [`${name} · ${time} · ${share}: ${mix}`]), `${name} · ${time}: ${mix}`, `${name} · ${time}`, name, short, shortened(name, 10)];
     return [more && more !== name && more !== "other" && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];

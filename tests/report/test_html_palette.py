@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.analysis import SURFACE, Bound, submodule_colours
+from profiler.analysis.activity import OfDevice
 from profiler.analysis.document import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
@@ -234,6 +235,12 @@ def test_a_look_has_one_meaning_in_a_chart():
         [*_FILLS.values()],
     ):
         assert len({(colour.light, shape) for colour, shape in looks}) == len(looks)
+
+
+def test_what_was_not_recorded_has_dots():
+    """In the charts of stages and of idle devices, as on the first screen."""
+    (dots,) = [(colour, shape) for name, _, colour, shape in _CAUSES if name == "unrecorded_ns"]
+    assert dots == _FILLS[OfDevice.UNRECORDED] == (PAGE["frame"], ".")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -433,7 +433,7 @@ _SMALL = 0.01  # of the total: smaller roles are drawn as "other"
 _OTHER = "other"
 _FILLS: dict[str, tuple[Colour, str]] = {  # colour, and the lines of waiting
     Activity.OTHER_WORK: (PAGE["busy"], ""),
-    Activity.UNTRACED: (PAGE["frame"], "."),
+    Activity.UNTRACED: (PAGE["frame"], "x"),
     Activity.NO_OPERATOR: (PAGE["frame"], "\\"),
     Activity.LAUNCH_BOUND: (PAGE["wait-line"], "/"),
     Activity.WAIT: (PAGE["wait-line"], "\\"),
@@ -444,7 +444,7 @@ _FILLS: dict[str, tuple[Colour, str]] = {  # colour, and the lines of waiting
     UNKNOWN_CAUSE: (HOST, "/"),
     Activity.HOST_WORK: (HOST_WORK, "x"),
     Activity.IDLE: (PAGE["wait-line"], "-"),
-    OfDevice.UNRECORDED: (PAGE["frame"], "x"),
+    OfDevice.UNRECORDED: (PAGE["frame"], "."),
     OfDevice.UNALLOCATED: (PAGE["counter"], "/"),
 }
 

@@ -224,6 +224,26 @@ def test_a_device_has_no_curve_if_nobody_knows_when_it_was_busy(chromium, tmp_pa
     assert set(strip) == {None}
 
 
+def test_instants_on_the_axis_are_whole(tools):
+    """Whatever the window, each is written to its end, or not at all."""
+    ends, width = tools.page.evaluate(
+        """() => {
+          const { timeline } = profileReport, { prototype } = CanvasRenderingContext2D;
+          const { fillText } = prototype, ends = [];
+          prototype.fillText = function (text, x) { ends.push(x + this.measureText(text).width); };
+          for (let end = 500; end <= 1000; end += 10) {
+            timeline.view = { begin: 0, end };
+            timeline.drawGround(timeline.canvas.getContext("2d"));
+          }
+          prototype.fillText = fillText;
+          profileReport.explorer.reset();
+          return [ends, timeline.width];
+        }"""
+    )
+    assert len(ends) > 100
+    assert max(ends) <= width
+
+
 def test_the_timeline_is_a_table_too(tools):
     """A row a lane of what lies in the window; it follows the window."""
     page = tools.page

@@ -201,7 +201,7 @@ export class Timeline {
       context.fillStyle = this.inks.line;
       context.fillRect(x - 0.5, RULER - 6, 1, this.height);
       context.fillStyle = this.inks.muted;
-      context.fillText(text(time), x + 4, RULER / 2 - 1);
+      if (x + 4 + context.measureText(text(time)).width <= this.width) context.fillText(text(time), x + 4, RULER / 2 - 1);
     }
   }
 

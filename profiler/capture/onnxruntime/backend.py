@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend, CallHooks, Watcher, Watching
-from profiler.capture.patching import Around, Wraps, attributes, weakly
+from profiler.capture.patching import Around, ByIdentity, Wraps, attributes, weakly
 from profiler.errors import InputError
 from profiler.plugins import let_pass
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
 RUNS = ("run", "run_with_iobinding", "run_with_ort_values")
-_STANDING: weakref.WeakKeyDictionary[Any, BareSession] = weakref.WeakKeyDictionary()
+_STANDING: ByIdentity[BareSession] = ByIdentity()
 
 
 def is_session(part: Any) -> bool:
@@ -45,9 +45,10 @@ def standing_in(part: Any) -> Any:
         return part
     from profiler.capture.onnxruntime.sessions import BareSession, model_name
 
-    if part not in _STANDING:
-        _STANDING[part] = BareSession(part, model_name(part))
-    return _STANDING[part]
+    known = _STANDING.get(part)
+    if known is None:
+        known = _STANDING[part] = BareSession(part, model_name(part))
+    return known
 
 
 def through(session: Any, name: str, around: Around) -> Around:

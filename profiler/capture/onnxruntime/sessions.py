@@ -17,6 +17,7 @@ import statistics
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any
 from profiler.capture.backend import open_source
 from profiler.capture.calls import Invocation, Scope, described, enter, scope
 from profiler.capture.operator_source import NewSessions, SourceRequest, when_gone
-from profiler.capture.patching import ClassPatches
+from profiler.capture.patching import ByIdentity, ClassPatches, weakly
 from profiler.capture.run_info import part_facts
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
@@ -48,7 +49,7 @@ _NEW = 2  # slower calls on a new session
 _FEWEST, _MOST = 2, 200  # later calls of the same input shapes
 _LONGER = (0.15, 0.3, 0.45)  # part of a first call, if there are no later ones: least, usual, most
 
-_have_run: weakref.WeakSet[Any] = weakref.WeakSet()  # own sessions, or the parts
+_have_run: ByIdentity[bool] = ByIdentity()  # own sessions, or the parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,8 @@ class FirstCalls:
     session."""
 
     def __init__(self, own: Any) -> None:
-        known = _known_weakly(own)
-        self._warm = known and own in _have_run
-        self._own: Any = weakref.ref(own) if known and not self._warm else None
+        self._warm = own in _have_run
+        self._own = weakly(own)
         self._firsts: list[_First] = []
         self._later: dict[frozenset[tuple[str, str]], list[int]] = {}
         self._ours_ran = 0
@@ -100,9 +100,10 @@ class FirstCalls:
 
     def close(self) -> None:
         """Mark the own session as warm for later runs, at the end of this one."""
-        own = self._own() if self._own is not None else None
+        own = self._own()
         if own is not None and (self._firsts or self._later):
-            _have_run.add(own)
+            with suppress(TypeError):  # it cannot be referenced weakly
+                _have_run[own] = True
 
     def cost(self) -> NewSessions:
         """The extra time of the first calls: against two later calls of the same input shapes, or
@@ -136,16 +137,6 @@ def _longer(
         return NewSessions(most_ns=most)
     more = first.duration_ns - statistics.median(later)
     return NewSessions(more, float(first.duration_ns - max(later)), most)
-
-
-def _known_weakly(own: Any) -> bool:
-    try:
-        weakref.ref(own)
-        hash(own)
-    except TypeError as error:
-        let_pass(error)
-        return False
-    return True
 
 
 # --- Profiled ONNX Runtime sessions in place of a part's own.
@@ -661,8 +652,8 @@ class OnnxSessions:
     ) -> None:
         self._recording = recording
         self._open_source = open_source
-        self._bare: weakref.WeakKeyDictionary[Any, BareSession] = weakref.WeakKeyDictionary()
-        self._own: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._bare: ByIdentity[BareSession] = ByIdentity()
+        self._own: ByIdentity[bool] = ByIdentity()
         self._names: dict[str, BareSession] = {}
         self._lock = threading.RLock()
         self._patches = ClassPatches()
@@ -678,7 +669,7 @@ class OnnxSessions:
             caller = inspect.currentframe()
             caller = caller.f_back if caller is not None else None
             if caller is not None and str(caller.f_globals.get("__name__")).startswith(_OWN):
-                self._own.add(session)
+                self._own[session] = True
             made(session, *args, **kwargs)
 
         self._patches.replace(module.InferenceSession, "__init__", __init__)
@@ -689,7 +680,7 @@ class OnnxSessions:
 
     def forget(self) -> None:
         """Forget all names and sources, as in a forked child."""
-        self._bare = weakref.WeakKeyDictionary()
+        self._bare = ByIdentity()
         self._names = {}
         self._lock = threading.RLock()
 

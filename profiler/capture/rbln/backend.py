@@ -11,12 +11,11 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend, Watcher, Watching, notice
-from profiler.capture.patching import ClassPatches, call_wrapped
+from profiler.capture.patching import ByIdentity, ClassPatches, call_wrapped
 from profiler.capture.rbln import (
     DEVICE_KIND,
     configuration_of,
@@ -55,7 +54,7 @@ class ScriptRuntimes:
 
     def __init__(self, process: Watching) -> None:
         self._process = process
-        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._seen: ByIdentity[bool] = ByIdentity()
         self._lock = threading.RLock()
         self._patches = ClassPatches()
 
@@ -76,7 +75,7 @@ class ScriptRuntimes:
     def forget(self) -> None:
         """Forget all runtimes, so that each is passed on its next call."""
         self._lock = threading.RLock()
-        self._seen = weakref.WeakSet()
+        self._seen = ByIdentity()
 
     def undo(self) -> None:
         """Restore the class."""
@@ -106,7 +105,7 @@ class ScriptRuntimes:
             try:
                 if runtime in self._seen:
                     return False
-                self._seen.add(runtime)
+                self._seen[runtime] = True
                 self._process.use_parts([runtime], caller)
             except Exception as error:  # noqa: BLE001 - the user's program goes on
                 let_pass(error)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from profiler.capture.imports import tracked_instances, with_subclasses
-from profiler.capture.patching import ClassPatches
+from profiler.capture.patching import ByIdentity, ClassPatches
 
 AUTOGRAD, KINETO = "torch.autograd.profiler", "torch.profiler.profiler"
 _LAST_NAMES = {AUTOGRAD: "KinetoStepTracker", KINETO: "profile"}  # if fully imported
@@ -30,8 +29,8 @@ class ScriptProfilers:
 
     def __init__(self) -> None:
         self.give_way: Callable[[], None] = lambda: None
-        self._own: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._own: ByIdentity[bool] = ByIdentity()
+        self._waiting: ByIdentity[bool] = ByIdentity()
         self._users: set[object] = set()
         self._patches = ClassPatches()
         self._patched: set[str] = set()
@@ -39,7 +38,7 @@ class ScriptProfilers:
 
     def own(self, profiler: Any) -> Any:
         """Mark `profiler` as ours, and return it."""
-        self._own.add(profiler)
+        self._own[profiler] = True
         return profiler
 
     @property
@@ -88,7 +87,7 @@ class ScriptProfilers:
         for found in tracked_instances(with_subclasses([module.profile])):
             warm = getattr(found, "current_action", None) is module.ProfilerAction.WARMUP
             if warm and found.profiler is not None:
-                self._waiting.add(found.profiler)
+                self._waiting[found.profiler] = True
 
     def _wrap(self, owner: Any, name: str, *, before: bool, waits: bool | None) -> None:
         """Wrap a method of profilers: `before` calls `give_way` first; then the profiler `waits`
@@ -104,12 +103,12 @@ class ScriptProfilers:
             if before:
                 self.give_way()
             if waits:
-                self._waiting.add(profiler)
+                self._waiting[profiler] = True
             try:
                 return original(profiler, *args, **kwargs)
             finally:
                 if waits is False:
-                    self._waiting.discard(profiler)
+                    self._waiting.pop(profiler)
 
         self._patches.replace(owner, name, wrapper)
 

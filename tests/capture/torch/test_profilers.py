@@ -16,6 +16,7 @@ pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from profiler.capture.torch.modules import leave, running_session, say_running  # noqa: E402
+from profiler.capture.torch.script_profilers import PROFILERS  # noqa: E402
 from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
@@ -25,6 +26,24 @@ CALLS = ["text_encoder", "text_encoder_2", "transformer", "transformer", "transf
 
 def own_profiler():
     return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+
+
+def test_a_profiler_without_a_hash():
+    """It records as ever while profilers are watched, and is not taken for one of ours."""
+
+    class Theirs(torch.autograd.profiler.profile):
+        __hash__ = None
+
+    watching = object()
+    PROFILERS.watch(watching)
+    try:
+        with Theirs() as theirs:
+            during = PROFILERS.waiting
+            torch.ones(1).add(1)
+        assert (during, PROFILERS.waiting) == (False, False)
+    finally:
+        PROFILERS.leave(watching)
+    assert "aten::add" in {event.name for event in theirs.function_events}
 
 
 def generate(pipeline, on_step=None):

@@ -534,7 +534,7 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
         idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
     lost = 1 - row["utilization"] - row["idle_share"]
     if lost >= _WORTH:
-        idle = said("gaps in its record {share}, {idle}", share=percent(lost), idle=idle)
+        idle = said("recording gaps {share}, {idle}", share=percent(lost), idle=idle)
     return Fact(row["device"], said("busy {share}", share=percent(row["utilization"])), idle)
 
 

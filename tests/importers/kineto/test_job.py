@@ -345,7 +345,7 @@ def test_shared_ranks_agree_with_their_truth():
     for row in devices.rows(named=True):
         busy, idle = row["utilization"], row["idle_share"]
         text = said_of[row["device"]]
-        lost = f"gaps in its record {percent(1 - busy - idle)}"
+        lost = f"recording gaps {percent(1 - busy - idle)}"
         assert f"busy {percent(busy)}, {lost}, idle {percent(idle)}: " in text
     given = ReportInput(made, *extent(made.inputs.run))
     checks = {one.label: one for one in opening_of(given, summary_of(given)).checks}

@@ -65,6 +65,7 @@ from profiler.analysis.table_text import (
     Sentences,
     declared_drawing,
     guessed_waits,
+    on_devices,
     path_by_part,
     path_sentence,
     renamed,
@@ -602,7 +603,8 @@ def _gap_parts(of: ReportInput) -> Iterator[Part]:
     start = renamed(
         GAPS, "begin_ns", label="start", meaning="when it ran dry, from the start of the run"
     )
-    made = table("gaps", "gaps", (start, GAPS_SHOWN), GAPS, relative, shown=of.rows(10))
+    columns = on_devices((start, GAPS_SHOWN), GAPS, relative)
+    made = table("gaps", "gaps", columns, GAPS, relative, shown=of.rows(10))
     yield Part(said("Longest gaps, whole run"), table=made)
 
 

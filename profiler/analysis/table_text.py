@@ -582,11 +582,12 @@ renamed = column_of  # of a table, with changes: `label`, `kind`, `meaning`, `im
 
 
 def on_devices(
-    columns: Sequence[str | Column], declared: Sequence[Column], frame: pl.DataFrame, name: str
+    columns: Sequence[str | Column], declared: Sequence[Column], frame: pl.DataFrame, name: str = ""
 ) -> list[Column]:
-    """The columns; `device` stays in a narrow terminal if rows of one `name` are of
-    several devices, which nothing else distinguishes."""
-    several = frame.group_by(name).agg(pl.col("device").n_unique() > 1)["device"].any()
+    """The columns; `device` stays in a narrow terminal if rows of one `name`, or any without one,
+    are of several devices, which nothing else distinguishes."""
+    rows = frame.group_by(name or pl.lit(0))
+    several = rows.agg(pl.col("device").n_unique() > 1)["device"].any()
     return [
         column_of(declared, one.name, importance=0) if several and one.name == "device" else one
         for one in columns_of(columns, declared)

@@ -476,7 +476,7 @@ RULES = (
 
 
 _MOST = 3  # devices that have a line each
-_WORTH = 0.005  # of the end-to-end time: causes that are named
+_WORTH = 0.005  # of the end-to-end time: causes and differences that are named
 _NAMED = 3  # causes at most
 _CAUSES: Mapping[str, Said] = {
     "launch_ns": said("launch-bound {share}"),
@@ -493,8 +493,8 @@ _CAUSES: Mapping[str, Said] = {
 
 def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
     """Return for each device the shares of the end-to-end time in which it was busy, idle and why,
-    and not recorded. Of more than a few devices, return the range and the idlest one. Empty if the
-    times of commands were not recorded."""
+    and not recorded. Of more than a few devices, return the range and the most idle one. Empty
+    if the times of commands were not recorded."""
     info = analysis.inputs.run.info
     if not times_recorded(info) or is_host_only(info.health):
         return ()
@@ -562,18 +562,19 @@ def _cause(name: str, device: str) -> Said:
 def _range(
     rows: Sequence[Mapping[str, Any]], waits: Mapping[str, Mapping[str, Any]], total: int
 ) -> Fact:
-    """Return the line of many devices, with lowest and highest shares; `rows` have the idlest
-    first."""
+    """Return the line of many devices, with lowest and highest shares; `rows` have the most
+    idle first."""
     busy = [row["utilization"] for row in rows]
     value = said("busy {share}", share=_from_to(busy[0], busy[-1]))
     known = [waits[row["device"]] for row in rows if row["device"] in waits]
     cause = _most_common(known)
     bound = [row[cause] / total for row in known if total]
     share = _from_to(min(bound, default=0), max(bound, default=0))
-    note = said(
-        "{cause}; the idlest is below",
-        cause=said(_cause(cause, rows[0]["device"]).template, share=share),
-    )
+    named = said(_cause(cause, rows[0]["device"]).template, share=share)
+    if rows[0]["idle_share"] - rows[-1]["idle_share"] < _WORTH:
+        note = said("{cause}; all are alike, one is below", cause=named)
+    else:
+        note = said("{cause}; the most idle one is below", cause=named)
     return Fact(counted(len(rows), "device"), value, note)
 
 

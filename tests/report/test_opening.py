@@ -115,17 +115,26 @@ def test_what_devices_communicate_is_not_called_computing(collective):
     assert f": 2 GPUs compute 40 % to 60 %{told} and wait for the host " in headline
 
 
-def test_many_devices_are_a_range_and_the_idlest():
-    """Eight devices take two lines; the idlest has its own."""
+@pytest.mark.parametrize(
+    ("works", "busy", "below"),
+    [
+        ([10 * n for n in range(1, 9)], "10 % to 80 %", "the most idle one is below"),
+        ([40] * 8, "40 %", "all are alike, one is below"),
+    ],
+)
+def test_many_devices_are_a_range_and_the_most_idle_one(works, busy, below):
+    """Eight devices take two lines; the most idle one has its own, if it is not as idle as the
+    others, else any of them."""
     calls = [make_call(n, "t", 0, 100, device=f"cuda:{n}") for n in range(8)]
     commands = [
-        Command(n, f"cuda:{n}", "stream 7", "compute", "l", 0, 10 * (n + 1)) for n in range(8)
+        Command(n, f"cuda:{n}", "stream 7", "compute", "l", 0, work) for n, work in enumerate(works)
     ]
     spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
     facts = _opening(make_run(calls, commands, spans)).facts
     labels = [fact.label for fact in facts]
     assert labels[1:3] == ["8 devices", "cuda:0"]
-    assert _plain(facts[1].value) == "busy 10 % to 80 %"
+    assert _plain(facts[1].value) == f"busy {busy}"
+    assert _plain(facts[1].note).endswith(f"; {below}")
 
 
 def test_checks_alert_only_where_something_is_wrong():

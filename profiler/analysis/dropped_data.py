@@ -637,7 +637,7 @@ def missing_lines(drops: Sequence[Drop]) -> Iterator[str]:
         yield said("This report does not cover everything that was executed.")
     elif drops:
         yield said(
-            "Everything that was executed is here, but some of it is doubtful or not broken down."
+            "No loss was detected, but some of what was executed is doubtful or not broken down."
         )
     for drop in drops:
         line = "{kind} in {where}: {number} {unit}. {detail}"

@@ -131,7 +131,7 @@ MODULE_TREE: tuple[Column, ...] = (
         SHARE,
         "that rate / the device's peak for its data type; null above the peak",
         True,
-        label="of peak",
+        label="of peak, FLOPs known",
         importance=4,
     ),
     col(

@@ -112,7 +112,12 @@ OPERATORS: tuple[Column, ...] = (
     ),
     col("commands", INT64, "its commands over all calls", adds=Adds("commands")),
     col("commands_per_call", FLOAT64, "commands / calls", importance=DATA_ONLY),
-    col("wall_ns", NS, "time in which any of its commands ran, over calls"),
+    col(
+        "wall_ns",
+        NS,
+        "sum over calls of the time in which any of its commands ran",
+        label="wall, summed",
+    ),
     col("total_ns", NS, "sum of its commands' durations", adds=Adds("total_ns")),
     col(
         "self_ns",

@@ -55,7 +55,12 @@ PARTITIONING: tuple[Column, ...] = (
     col("calls", INT64, "calls it ran in", importance=15),
     col("commands", INT64, "its commands over all calls", importance=4),
     col("tracks", INT64, "most tracks it ran on in a call"),
-    col("wall_ns", NS, "time in which any of its commands ran, over calls"),
+    col(
+        "wall_ns",
+        NS,
+        "sum over calls of the time in which any of its commands ran",
+        label="wall, summed",
+    ),
     col("total_ns", NS, "sum of its commands' durations"),
     col(
         "gap_ns",

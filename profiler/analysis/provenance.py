@@ -406,7 +406,7 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield grouped(said("Versions"), run.versions)
     yield Group(said("Files"), tuple(map(_file_row, trace_files(of.source) if of.source else ())))
     drops = of.analysis.drops
-    nothing = ((said("none"), said("everything that was executed is in this report")),)
+    nothing = ((said("none"), said("no loss was detected")),)
     if unrecorded := of.analysis.accounting.unrecorded_ns:
         silent = said("but for {time} nothing was recorded", time=duration(unrecorded))
         nothing = ((said("none"), silent),)

@@ -74,7 +74,7 @@ SUBMODULES: tuple[Column, ...] = (
     col("elapsed_ns", NS, "sum of its calls' elapsed_ns, on the device's axis"),
     replace(SPAN, meaning="sum of its calls' span_ns"),
     col("first_ns", NS, "elapsed_ns of its first call", label="first call"),
-    col("min_ns", NS, "shortest steady call", label="shortest", importance=12),
+    col("min_ns", NS, "shortest steady call", label="shortest steady", importance=12),
     col(
         "median_ns",
         NS,
@@ -82,7 +82,7 @@ SUBMODULES: tuple[Column, ...] = (
         "shortest and the longest; of their span_ns, if half of them or more were hidden beneath "
         "other calls",
     ),
-    col("max_ns", NS, "longest steady call", label="longest", importance=2),
+    col("max_ns", NS, "longest steady call", label="longest steady", importance=2),
     col("share", SHARE, "union of its calls / end-to-end time", True),
     col("commands", INT64, "commands of its calls", importance=4, adds=Adds("commands")),
     col("operators", INT64, "different operators that devices ran in its calls", importance=15),

@@ -3,7 +3,9 @@
 import pytest
 
 from profiler.analysis import Selection
+from profiler.analysis.analyze import analyze
 from tests.analysis.asked import asked
+from tests.report.rendered import part_lines, printed
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 
@@ -31,6 +33,14 @@ def test_first_call_is_told_apart():
     row = _submodule(make_run(_calls(300, 200, 210, 220)), "t")
     assert (row["calls"], row["duration_ns"], row["first_ns"]) == (4, 930, 300)
     assert (row["min_ns"], row["median_ns"], row["max_ns"]) == (200, 210, 220)
+
+
+def test_the_longest_steady_call_is_called_so():
+    """The first of three calls is the longest, and stands in a column of its own."""
+    text = printed(analyze(make_run(_calls(300, 100, 200))), 160)
+    head, row = part_lines(text, "Submodules")[:2]
+    assert "first call ns shortest steady ns median ns longest steady ns" in head
+    assert " 300 100 150 200 " in row
 
 
 def test_only_call_is_its_own_statistic():

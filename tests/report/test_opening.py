@@ -63,9 +63,11 @@ def test_devices_say_how_busy_they_were_and_why_not():
 
 def test_the_head_says_what_of_the_peaks_the_run_uses():
     """All FLOPs and bytes of a run on one GPU over its time, against the published peaks; without
-    a profile of the device nothing is said."""
+    a profile of the device nothing is said. The module tree's share, of the time of operators with
+    known FLOPs, is larger, and called so."""
     analysis = analyze(load(_SAMPLES / "sd35_mi300x"))
-    facts = {fact.label: fact for fact in report_of(analysis).opening.facts}
+    report = report_of(analysis)
+    facts = {fact.label: fact for fact in report.opening.facts}
     commands, (device,) = analysis.commands, analysis.device_profiles.values()
     elapsed = analysis.accounting.end_to_end_ns / 1e9
     flops = commands["flops"].sum() / device.peak_flops["bfloat16"] / elapsed
@@ -74,6 +76,10 @@ def test_the_head_says_what_of_the_peaks_the_run_uses():
     assert _plain(fact.value) == f"compute {_plain(percent(flops))}"
     share = _plain(percent(moved / device.memory_bandwidth / elapsed))
     assert _plain(fact.note) == f"memory bandwidth {share}, over the whole run"
+    (tree, *_) = next(one.parts for one in report.sections if one.key == "modules")
+    (column,) = [one for one in tree.table.columns if one.name == "flops_of_peak"]
+    assert column.label == "of peak, FLOPs known"
+    assert analysis.module_tree["flops_of_peak"][0] > 1.5 * flops
     assert not any(one.label.startswith("Peak") for one in _opening(tiny_run()).facts)
 
 

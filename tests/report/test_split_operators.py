@@ -50,3 +50,15 @@ def test_operators_on_one_track_are_not_listed():
     lines = part_lines(_text(tiny_run()), _TITLE)
     assert not any(line.startswith("blocks.0.mlp") for line in lines)
     assert any(line.startswith("conv") for line in lines)
+
+
+def test_wall_time_of_calls_at_once_is_called_a_sum():
+    """Two devices run the operator for the same 50 ns: 100 ns in a run of 60 are a sum."""
+    calls = [make_call(n, "t", 0, 60, device=f"cuda:{n}") for n in range(2)]
+    works = [Command(n, f"cuda:{n}", "stream 7", "compute", "mm", 0, 50) for n in range(2)]
+    text = _text(make_run(calls, works))
+    lines = part_lines(text, "Operators")
+    (head,) = [line for line in lines if line.startswith("layer ")]
+    (row,) = [line for line in lines if line.startswith("mm ")]
+    assert "of total % wall, summed ns" in head
+    assert " 100.0 100 " in row

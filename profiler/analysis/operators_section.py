@@ -55,12 +55,7 @@ PARTITIONING: tuple[Column, ...] = (
     col("calls", INT64, "calls it ran in", importance=15),
     col("commands", INT64, "its commands over all calls", importance=4),
     col("tracks", INT64, "most tracks it ran on in a call"),
-    col(
-        "wall_ns",
-        NS,
-        "sum over calls of the time in which any of its commands ran",
-        label="wall, summed",
-    ),
+    renamed(OPERATORS, "wall_ns"),
     col("total_ns", NS, "sum of its commands' durations"),
     col(
         "gap_ns",

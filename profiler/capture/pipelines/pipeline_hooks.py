@@ -459,7 +459,7 @@ class PipelineHooks:
 
     def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
         encode = pipeline.encode_prompt
-        hook = EncodingHook(self, argument_names(encode), returned_names(_written(encode)))
+        hook = EncodingHook(self, argument_names(encode), returned_names(encode))
         self._hook_method(pipeline, "encode_prompt", hook.around, wraps)
 
     def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
@@ -685,11 +685,6 @@ def _forward_of(pipeline: Any, entry: Entry) -> Any:
     """The method to which one without parameters of its own passes its arguments: `decode(*args)`
     of a VAE may be `forward` of its decoder."""
     return getattr(part_of(pipeline, entry), "forward", None)
-
-
-def _written(method: Any) -> Any:
-    """The function of a method, which outlives the method object."""
-    return getattr(method, "__func__", method)
 
 
 def _hook_cache_context(owner: Any, wraps: Wraps) -> None:

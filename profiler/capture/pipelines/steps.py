@@ -496,11 +496,22 @@ def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str,
     return {**positional, **kwargs}
 
 
-@lru_cache(maxsize=256)
 def returned_names(function: Any) -> tuple[str, ...]:
-    """The variables that `function` returns as a tuple, from its source; empty if unknown."""
+    """The variables that a function or method returns as a tuple, from its source; empty if
+    unknown, as for an object that can be called."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+        written = inspect.unwrap(function)
+    except ValueError as error:  # it wraps itself
+        let_pass(error)
+        return ()
+    written = getattr(written, "__func__", written)
+    return _returned_names(written) if inspect.isfunction(written) else ()
+
+
+@lru_cache(maxsize=256)
+def _returned_names(function: Any) -> tuple[str, ...]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, ValueError) as error:
         let_pass(error)
         return ()

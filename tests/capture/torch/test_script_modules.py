@@ -447,6 +447,7 @@ def test_a_pipeline_with_parts_without_a_hash(tmp_path, capsys):
     """All of it is recorded: parts, modules in them, and what replaces one between two calls."""
     pair, x = Pair(Net(), Incomparable()), torch.ones(1, 4)
     pair.reader.b = torch.nn.Sequential(Incomparable(), Incomparable())
+    pair.encode_prompt = Incomparable()  # a module in place of a method
     plain = pair(x)
     with profiler.profile(pair, out=tmp_path) as recorded:
         same = torch.equal(pair(x), plain)

@@ -152,7 +152,7 @@ def all_together(ladder: Ladder) -> Said | None:
         return None
     if ladder.total is None:
         return said(
-            "no change that keeps the result gains {least} of {now}",
+            "no change that keeps the result gains {least} of {now} or more",
             least=percent(MATERIAL),
             now=_now(ladder),
         )

@@ -116,7 +116,7 @@ OPERATORS: tuple[Column, ...] = (
         "wall_ns",
         NS,
         "sum over calls of the time in which any of its commands ran",
-        label="wall, summed",
+        label="wall sum",
     ),
     col("total_ns", NS, "sum of its commands' durations", adds=Adds("total_ns")),
     col(

@@ -55,7 +55,7 @@ PARTITIONING: tuple[Column, ...] = (
     col("calls", INT64, "calls it ran in", importance=15),
     col("commands", INT64, "its commands over all calls", importance=4),
     col("tracks", INT64, "most tracks it ran on in a call"),
-    renamed(OPERATORS, "wall_ns"),
+    renamed(OPERATORS, "wall_ns", label="wall"),
     col("total_ns", NS, "sum of its commands' durations"),
     col(
         "gap_ns",

@@ -116,7 +116,7 @@ if pid == 0:
     np.unique(np.arange(3))
     os._exit(0)
 forked.set()
-print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 os._exit(0)
 """
 

@@ -407,7 +407,7 @@ ASKED: dict[int, Asked] = {
     ),
     33: Asked(
         "analyze {first_conv} --section time",
-        ("first call µs shortest µs median µs",),
+        ("first call µs shortest steady µs median µs",),
         ("105.0",),
         (
             Figure(r"\nvae_decoder +cpu:0 +3 +[\d.]+ +[\d.]+ +([\d.]+)", lambda: 150.0),

@@ -51,7 +51,7 @@ def test_calls_outside_are_told():
     calls = [make_call(0, "d", 0, 40, pipeline=0), make_call(1, "t", 60, 80)]
     run = make_run(calls, (), spans)
     parts = [bar["name"] for bar in draw(stages_figure(analyze(run)), "light")["data"]]
-    assert parts == ["d", "host work", "idle"]
+    assert parts == ["d", "host work", "no call"]
     assert "Not in it: 1 call in no pipeline call, 20 ns." in " ".join(
         printed(analyze(run)).split()
     )

@@ -60,5 +60,5 @@ def test_wall_time_of_calls_at_once_is_called_a_sum():
     lines = part_lines(text, "Operators")
     (head,) = [line for line in lines if line.startswith("layer ")]
     (row,) = [line for line in lines if line.startswith("mm ")]
-    assert "of total % wall, summed ns" in head
+    assert "of total % wall sum ns" in head
     assert " 100.0 100 " in row

@@ -155,7 +155,7 @@ def test_operators_and_host_work():
     text = _text(tiny_run(), 80)
     assert part_lines(text, "Operators")[:3] == [
         "4 operators, by the sum of their commands' time on devices.",
-        "layer submodule commands total ns of total % wall, summed ns",
+        "layer submodule commands total ns of total % wall sum ns",
         "blocks.0.attn transformer 4 300 44.8 180",
     ]
     host = part_lines(text, "The host's work, runtime calls and waits")

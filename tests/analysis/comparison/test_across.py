@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -127,7 +128,13 @@ def test_a_real_session_beside_an_engine(tmp_path):
     )
     for _ in range(3):
         session.run(None, {"x": np.ones((1, 16, 8, 8), np.float32)})
-    recorded = import_trace([Path(session.end_profiling())], tmp_path / "traces")
+    made_by_session = Path(session.end_profiling())
+    events = json.loads(made_by_session.read_text())
+    for event in events:  # a node during which another process ran has most of the time
+        if event["cat"] == "Node":
+            event["dur"] = min(event["dur"], 1)
+    made_by_session.write_text(json.dumps(events))
+    recorded = import_trace([made_by_session], tmp_path / "traces")
     layers = ("/c/Conv + /r/Relu", "/Flatten + /Reshape", "/l/MatMul + /l/Add")
     times = [{"count": 1}, *({**TIME, "name": name} for name in layers)]
     engine = import_trace(exported(tmp_path / "engine", profile=times), tmp_path / "traces")

@@ -5,17 +5,21 @@ import signal
 import torch
 
 
+class Children(dict):
+    pressed = False
+
+    def values(self):  # what goes through a large model takes a while
+        if not Children.pressed:
+            Children.pressed = True
+            signal.raise_signal(signal.SIGINT)
+        return super().values()
+
+
 class Large(torch.nn.Module):
     def __init__(self):
         super().__init__()
+        self._modules = Children()
         self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
-        self.pressed = False
-
-    def named_children(self):  # what goes through a large model takes a while
-        if not self.pressed:
-            self.pressed = True
-            signal.raise_signal(signal.SIGINT)
-        return super().named_children()
 
     def forward(self, x):
         return self.second(self.first(x))

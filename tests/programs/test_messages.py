@@ -47,7 +47,7 @@ def test_ctrl_c_in_our_first_use(scripts):
 def test_ctrl_c_behind_the_first_use(scripts):
     """Once a call has returned, there is a bundle."""
     program = (HERE / "interrupted_first_use.py").read_text(encoding="utf-8")
-    later = program.replace("self.pressed = False", "self.pressed = True")
+    later = program.replace("pressed = False", "pressed = True")
     ours = scripts.run(f"{later}raise KeyboardInterrupt\n")
     assert ours.code == -2
     assert len(labels(ours.bundle)) == 1
